@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: A timer that comes so late shows a busy event loop: what arrived meanwhile is read first.
+LATE_S = 0.01
+
 
 class Loop(BaseLoop[Subscription, "Channels"]):
     """Drives one node. All methods are for the event loop's thread unless they say otherwise."""
@@ -75,6 +78,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         """Join the bus."""
         self._receiving.start()
         self._join()
+        self.node.take_attention()  # `_join` has tended
 
     def check_here(self) -> None:
         """Raise unless this is the process, thread and event loop that the bus belongs to."""
@@ -232,6 +236,8 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             self._follow_interfaces(now)
             at = self.node.timer_at()
             if at is not None and at <= now:
+                if now - at > LATE_S:
+                    self._receiving.read_waiting()
                 # The wall clock may have been set.
                 self.node.outbox.wall_offset_s = time.time() - now
                 self.node.handle_timer(now)

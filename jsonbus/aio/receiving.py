@@ -5,6 +5,9 @@ messages of each are put into mailboxes before the next is read. Handlers run in
 (workers.py), never here. So readers and handlers get a little of a flood in each turn, while it is
 still in the processor's cache, and long before mailboxes are full.
 
+Before the node acts on a control datagram, or on a timer that is late, it reads the datagrams that
+wait: in a busy event loop they may be many, and the answer may be among them already.
+
 A full mailbox with overflow "block" *blocks* receiving: nothing is read, so the kernel's buffer
 fills, then drops and counts; timers, heartbeats and sending go on. The mailbox calls `wake` when it
 is half empty.
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING
 from jsonbus.aio.subscription import Subscription
 from jsonbus.core.message import Message
 from jsonbus.errors import TransportError
-from jsonbus.frontend.limits import DRAIN_MAX, LULL_S, TROUBLE_PAUSE_S
+from jsonbus.frontend.limits import DRAIN_MAX, LULL_S, READ_ON_MAX, TROUBLE_PAUSE_S
 
 if TYPE_CHECKING:
     from jsonbus.aio.loop import Loop
@@ -32,6 +35,9 @@ Deliveries = list[tuple[Subscription, list[Message]]]
 #: on loopback. With many hundreds alive at once, each takes fresh memory, and a mailbox of the
 #: usual size would overflow before its reader had its turn.
 MESSAGES_MAX = 128
+
+#: How long it reads on before the node acts; everything else in the event loop waits meanwhile.
+READ_ON_S = 0.02
 
 
 class Receiving:
@@ -86,36 +92,50 @@ class Receiving:
         self._blocked_by.update(full)
         return False
 
+    def read_waiting(self) -> None:
+        """Read what the node should know before it acts."""
+        if not self._blocked_by and not self._is_stopped and self._pause is None:
+            for sock in self._transport.sockets():
+                self._try_to_read(sock, READ_ON_MAX)
+
     def _drain(self, sock: socket.socket) -> None:
-        """Read what the kernel has; stop early when a mailbox blocks receiving."""
+        """Read what the kernel has; stop early when a mailbox blocks receiving.
+
+        Tries for few more datagrams than came last time, and for one only if it had to be waited
+        for: a useless try costs a small message.
+        """
+        if monotonic() - self._read_at > LULL_S:
+            self._drain_max = 1
+        brought = self._try_to_read(sock, self._drain_max)
+        # Messages of known nodes move no timer and cause no output.
+        if self._node.take_attention():
+            if not brought:
+                self.read_waiting()
+            self._loop.tend()
+
+    def _try_to_read(self, sock: socket.socket, tries: int) -> int:
         try:
-            self._read(sock)
+            return self._read(sock, tries)
         except TransportError as error:
             self._log.warn_once(("receive", str(error)), "%s", error)
             self._rest()
         except Exception:
             self._log.fail("receiving failed, and goes on: this is a bug")
             self._rest()
-        # Messages of known nodes move no timer and cause no output.
-        if self._node.take_attention():
-            self._loop.tend()
+        return 0
 
-    def _read(self, sock: socket.socket) -> None:
-        """Try for few more datagrams than came last time: a useless try costs a small message.
-
-        For one only, if it had to be waited for.
-        """
+    def _read(self, sock: socket.socket, tries: int) -> int:
+        """Return how many messages came."""
         take, receive = self._node.receive, self._transport.receive
         own_addresses = self._transport.own_addresses
         brought = 0
         now = monotonic()
-        if now - self._read_at > LULL_S:
-            self._drain_max = 1
-        for _ in range(self._drain_max):
+        until = now + READ_ON_S
+        for _ in range(tries):
             received = receive(sock)
             if received is None:
                 self._drain_max = 1
-                return
+                return brought
             datagrams, sender = received
             if sender in own_addresses:
                 continue  # multicast returns what this node sent
@@ -123,13 +143,14 @@ class Receiving:
             deliveries: Deliveries = take(datagrams, sender, now)  # type: ignore[assignment]
             self._read_at = now = monotonic()
             if not deliveries:
+                if now >= until:
+                    return brought
                 continue
-            if not self.deliver(deliveries):
-                return
             brought += sum([len(messages) for _, messages in deliveries])
-            if brought >= MESSAGES_MAX:
-                return
+            if not self.deliver(deliveries) or brought >= MESSAGES_MAX:
+                return brought
         self._drain_max = min(DRAIN_MAX, 4 * self._drain_max)
+        return brought
 
     def _rest(self) -> None:
         """Stop listening for a moment."""
@@ -138,6 +159,7 @@ class Receiving:
             self._pause = self._event_loop.call_later(TROUBLE_PAUSE_S, self._listen)
 
     def _listen(self) -> None:
+        self._pause = None
         if not self._is_stopped and not self._blocked_by:
             for sock in self._transport.sockets():
                 self._event_loop.add_reader(sock, self._drain, sock)

@@ -64,6 +64,13 @@ JOIN_S_MAX = 1.5
 #: Subscriptions made within this time travel in one announcement.
 CHANGE_GATHER_S = 0.005
 
+#: And this much longer for each pattern of the node: ten times what it takes to announce it.
+GATHER_PER_PATTERN_S = 0.00002
+
+#: Covered patterns that are named at a time (membership/naming.py), in bytes: some 300 topics, less
+#: than a datagram of the largest size. Of more, `**` is named.
+NAMED_BYTES_MAX = 8_192
+
 #: Messages that wait until a joiner is sure. Beyond this they are sent, never dropped.
 HOLD_MESSAGES_MAX = 1000
 HOLD_BYTES_MAX = 1 << 20

@@ -197,7 +197,7 @@ class Node(NodeParts):
         return self._membership.state
 
     def own_entry(self) -> Entry:
-        return self._membership.entry
+        return self._membership.renew_entry()
 
     def has_subscribers(self, topic: str) -> bool:
         route = self._router.route(topic)

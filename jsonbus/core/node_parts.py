@@ -32,7 +32,7 @@ from jsonbus.core.values.fragments import Fragments
 from jsonbus.core.values.retained import RetainedDelivery
 from jsonbus.core.wire import frames
 from jsonbus.core.wire.encode_messages import Stamp
-from jsonbus.core.wire.frames import Entry, RepairFrame, Totals
+from jsonbus.core.wire.frames import Entry, ListFrame, RepairFrame, Totals
 
 if TYPE_CHECKING:
     from jsonbus.core.views import BusView  # imported on first use: most programs never look
@@ -85,6 +85,7 @@ class NodeParts:
             totals=self._totals,
             on_entry=self._entry_changed,
             on_state=self._state_changed,
+            to_announce=lambda: self._subscriptions.to_announce(),
         )
         membership = Membership(settings, rng, outbox, self.counters, callbacks)
         self._membership = membership
@@ -128,7 +129,7 @@ class NodeParts:
             emit=self._emit,
             state=lambda: membership.state,
             check_room=subscriptions.check_room,
-            announce=subscriptions.announce,
+            announce=subscriptions.serves,
         )
 
     def _build_receiver(self) -> None:
@@ -161,7 +162,7 @@ class NodeParts:
         membership, reliable = self._membership, self.reliable
         return {
             frames.PresenceFrame: lambda frame, peer, now: membership.receive_presence(frame, now),
-            frames.ListFrame: lambda frame, peer, now: membership.receive_list(frame, now),
+            frames.ListFrame: self._receive_list,
             frames.ByeFrame: lambda frame, peer, now: membership.receive_bye(frame, now),
             frames.WhereFrame: lambda frame, peer, now: self.directory.receive_where(frame, now),
             frames.PingFrame: self._pings.receive_ping,
@@ -211,6 +212,12 @@ class NodeParts:
         """The state, or somebody's subscriptions."""
         self._publisher.look_again(self._membership.state, now)
         self.requests.review(now)
+
+    def _receive_list(self, frame: ListFrame, peer: Peer, now: float) -> None:
+        self._membership.receive_list(frame, now)
+        if frame.topics and not frame.entries:  # they are wanted anew, though an entry covers them
+            self._retained.named(peer.node, tuple(frame.topics), now)
+            self.reliable.named(frame.topics, now)
 
     def _receive_repair(self, frame: RepairFrame, peer: Peer, now: float) -> None:
         missed = self.reliable.receive_repair(frame, peer, now)

@@ -38,6 +38,8 @@ class NodeInfo:
     is_self: bool
     is_plain: bool
     totals: Totals | None = None  # its last report; None before the first, and for a plain one
+    #: It has too many subscriptions to name: the patterns cover them, and more.
+    is_coarse: bool = False
 
     @property
     def wants(self) -> tuple[str, ...]:
@@ -99,14 +101,17 @@ class BusView:
 
     def nodes(self, now: float) -> list[NodeInfo]:
         """Return all nodes on the bus, this one first, the others by name."""
+        self._membership.renew_entry()
         infos = [self._describe(entry, now) for entry in self._membership.list]
         return sorted(infos, key=lambda info: (not info.is_self, info.name, info.node))
 
     def subscriptions(self) -> dict[str, list[str]]:
         """Return the ids of the nodes that want each pattern, including this node.
 
-        Topics that are served for requests are left out.
+        Topics that are served for requests are left out. A node with too many subscriptions to name
+        is there with patterns that cover them, and more (`NodeInfo.is_coarse`).
         """
+        self._membership.renew_entry()
         wanted: dict[str, list[str]] = {}
         for entry in self._membership.list:
             for pattern in entry.patterns:
@@ -130,6 +135,9 @@ class BusView:
             verdict, reason = "sent", "mode basic sends everything"
         elif wanting and all(map(_gets_everything, wanting)):
             verdict, reason = "sent", f"{_join(wanted_by)} gets everything (mode basic, or plain)"
+        elif wanting and all(entry.is_coarse for entry in wanting):
+            verdict = "sent"
+            reason = f"{_join(wanted_by)} may want it (too many subscriptions to name them all)"
         elif wanting:
             verdict, reason = "sent", f"wanted by {_join(wanted_by)}"
         elif state == DOUBTING:
@@ -169,6 +177,7 @@ class BusView:
             is_self=is_self,
             is_plain=entry.is_plain,
             totals=self._totals() if is_self else peer.totals if peer else None,
+            is_coarse=entry.is_coarse,
         )
 
 

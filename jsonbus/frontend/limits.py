@@ -30,6 +30,9 @@ HISTORY_WAIT_S: Final = 0.02
 #: selecting, few enough that this takes a millisecond or two.
 DRAIN_MAX: Final = 64
 
+#: Datagrams read on after a control datagram: more than the largest receive buffer holds.
+READ_ON_MAX: Final = 16_384
+
 #: A datagram that comes so long after the last one is read alone, without a look for another: a
 #: publisher that has more to send batches it meanwhile.
 LULL_S: Final = LINGER_S

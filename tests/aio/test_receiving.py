@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 import jsonbus
 from jsonbus.aio import loop, receiving
 from jsonbus.core import pacing
+from jsonbus.core.node import Node
+from jsonbus.core.settings import NodeSettings
 from jsonbus.frontend import loop as base_loop
 from jsonbus.transport import MemoryNetwork
 from tests.aio.running import asynctest, buses, memory_buses, until
@@ -58,6 +61,25 @@ async def test_readers_get_their_turn_long_before_a_flood_has_been_read() -> Non
         assert max(steps) < receiving.MESSAGES_MAX + 100
         got = [(await subscription.get(timeout=0)).value for _ in range(1000)]
         assert got == list(range(1000))
+
+
+@asynctest
+async def test_control_datagrams_that_wait_are_all_read_before_the_node_acts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(receiving, "READ_ON_S", 60.0)  # however slow the machine
+    async with memory_buses() as (network, open_over):
+        bus = open_over(network.open(), mode="basic")
+        stranger = network.open()
+        for number in range(40):
+            node = Node(NodeSettings(f"stranger-{number}", 1, "stranger"), random.Random(1))
+            node.open(0.0)
+            assert stranger.send(node.outbox.take(0.0))
+        stranger.close()
+        assert bus.stats()["datagrams_received"] <= 1
+        for _ in range(3):  # one for the selector, one for the bus's own datagram
+            await asyncio.sleep(0)
+        assert bus.stats()["datagrams_received"] >= 40
 
 
 @asynctest

@@ -113,7 +113,7 @@ def test_a_version_without_a_reason_is_noticed() -> None:
     world.run_for(1.0)
     checker.finished()
     membership = first.core._membership
-    membership._renew_entry(3, membership.entry.patterns, first.local(world.clock.now))
+    membership._overrule(2, first.local(world.clock.now))
     with pytest.raises(BrokenInvariantError, match="first has version 3, for no more than 2"):
         checker.finished()
 

@@ -317,8 +317,8 @@ def changes_are_not_announced(patch: MonkeyPatch) -> None:
 
 @breaks(AllAgree, 0, "master")
 def ended_patterns_stay_announced(patch: MonkeyPatch) -> None:
-    def set_patterns(real: Any, self: Any, patterns: tuple[str, ...], now: float) -> None:
-        real(self, tuple(dict.fromkeys((*self.entry.patterns, *patterns))), now)
+    def set_patterns(real: Any, self: Any, patterns: tuple[str, ...], *rest: Any) -> None:
+        real(self, tuple(dict.fromkeys((*self.entry.patterns, *patterns))), *rest)
 
     around(patch, membership.Membership, "set_patterns", set_patterns)
 

@@ -18,6 +18,7 @@ from tools.bench.bus.floods import UNKNOWN, Plan
 from tools.bench.bus.floor import Batcher, Runs, take_batches
 from tools.bench.bus.flow import Credit, Tally, make_slots, open_slots
 from tools.bench.bus.growth import measure_growth
+from tools.bench.bus.growth_node import measure_node
 from tools.bench.bus.run import Run, RunError, cpu_clock_s, window_for
 from tools.bench.bus.spec import SENSOR, SENSOR_BYTES, make_value
 
@@ -181,6 +182,15 @@ def test_growth_is_measured_at_every_size(arena: Arena) -> None:
     assert [(sample.measure, sample.row) for sample in samples] == expected
     for sample in samples[-2:]:
         assert sample.extra["received"] == sample.extra["sent"] > 100
+
+
+def test_subscriptions_and_buses_are_measured_at_every_size(arena: Arena) -> None:
+    samples = list(measure_node(arena, PLAN))
+    subscriptions = ["subscribe-core", "subscribe-at-once", "subscribe-bus"]
+    expected = [(each, "10") for each in subscriptions]
+    expected += [("buses-threads", "2"), ("buses-tasks", "2")]
+    assert [(sample.measure, sample.row) for sample in samples] == expected
+    assert all(sample.value > 0 for sample in samples)
 
 
 def test_a_process_that_fails_is_told_with_its_last_words(arena: Arena) -> None:

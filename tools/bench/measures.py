@@ -173,6 +173,21 @@ MEASURES: dict[str, Measure] = {
     "growth-receive": Measure(
         "CPU per received message by the number of topics", "µs", ("1",), target=Target(2.0)
     ),
+    "subscribe-core": Measure(
+        "CPU per subscription of the core, by their number",
+        "µs",
+        target=Target(10.0, is_ratio=False),
+    ),
+    "subscribe-at-once": Measure(
+        "the same, all in one call", "µs", target=Target(10.0, is_ratio=False)
+    ),
+    "subscribe-bus": Measure("CPU per `Bus.subscribe`, by their number", "µs"),
+    "buses-threads": Measure(
+        "until all `Bus` objects of a process are sure", "s", target=Target(5.0, is_ratio=False)
+    ),
+    "buses-tasks": Measure(
+        "until all `AsyncBus` objects of a loop are sure", "s", target=Target(5.0, is_ratio=False)
+    ),
 }
 
 #: Between hosts, a bus and its floors send datagrams of 1,400 bytes.

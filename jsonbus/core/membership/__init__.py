@@ -15,6 +15,8 @@ The files, in the order in which a datagram meets them:
 - `sharing.py`: the debts to nodes that lack something, and the lists that pay them;
 - `list_sender.py`: cuts a list into datagrams and sends them in bursts;
 - `strategies.py`: which node pays, and when: basic, master, delayed;
+- `announced.py`: the patterns of the own entry, coarser ones if there are too many;
+- `naming.py`: names new subscriptions that a coarse entry covers;
 - `announcer.py`: what this node sends about itself: announcements, presence, goodbye;
 - `liveness.py`: heartbeats, suspicion and expiry of silent nodes;
 - `directory.py`: addresses of nodes for channels, and the sizes of their receive buffers.

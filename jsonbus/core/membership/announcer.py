@@ -33,6 +33,7 @@ from jsonbus.core.limits import (
 from jsonbus.core.membership.joining import DOUBTING, Joining
 from jsonbus.core.membership.list_sender import encode_parts
 from jsonbus.core.membership.liveness import heartbeat_s
+from jsonbus.core.membership.naming import Naming
 from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
@@ -40,6 +41,7 @@ from jsonbus.core.timers import Trickle, share_delay_s
 from jsonbus.core.wire.encode import (
     about_size_bytes,
     encode_bye,
+    encode_list,
     encode_presence,
     entry_size_bytes,
 )
@@ -85,6 +87,7 @@ class Announcer:
         self._answered_at = -math.inf  # when it last did so because a node asked
         self._is_answer_due = False
         self.trickle = Trickle(rng)
+        self.naming = Naming()
         self._heartbeat_at = math.inf
         self._presence_at = math.inf  # of one that does not wait for the heartbeat
 
@@ -103,14 +106,14 @@ class Announcer:
         if not self.trickle.is_running:
             self.trickle.start(now, HEARTBEAT_MIN_S)
 
-    def set_first_patterns(self, patterns: tuple[str, ...]) -> None:
+    def set_first(self, entry: Entry) -> None:
         """Set what the first announcement will contain."""
-        self.entry = replace(self.entry, patterns=patterns)
+        self.entry = entry
 
-    def renew(self, version: int, patterns: tuple[str, ...], now: float) -> None:
-        """Make a new version of the own entry; the caller announces it."""
-        self.entry = replace(self.entry, version=version, patterns=patterns)
-        self._list.put(self.entry, now)
+    def renew(self, entry: Entry, now: float) -> None:
+        """Take a new version of the own entry; the caller announces it."""
+        self.entry = entry
+        self._list.put(entry, now)
 
     def set_about(self, about: About) -> None:
         """Change what this node says of itself; the caller sends it."""
@@ -137,7 +140,8 @@ class Announcer:
             self._presence_at = now + share_delay_s(len(self._list), self._rng.random())
 
     def timer_at(self) -> float:
-        return min(self._heartbeat_at, self._presence_at, self.trickle.timer_at())
+        at = min(self._heartbeat_at, self._presence_at, self.trickle.timer_at())
+        return min(at, self.naming.timer_at)
 
     def handle_timer(self, now: float) -> None:
         due = now + TIMER_SLACK_S
@@ -147,6 +151,8 @@ class Announcer:
                     self.announce(now)
                 else:
                     self.send_presence(now)
+        if self.naming.timer_at <= due:
+            self._name_patterns(self.naming.take(now), now)
         if self._presence_at <= due:
             self.send_presence(now)
         if self._heartbeat_at <= due:
@@ -176,6 +182,18 @@ class Announcer:
             about=about,
         ):
             self._outbox.put_control(part, now)
+
+    def _name_patterns(self, patterns: list[str], now: float) -> None:
+        """Send a list without entries that names these patterns (naming.py)."""
+        control = encode_list(
+            entries=[],
+            digest=self._list.digest,
+            sums=None,
+            covers=None,
+            settled=self._joining.was_sure,
+            patterns=patterns,
+        )
+        self._outbox.put_control(control, now)
 
     def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
         """Send a sign of life, with the digest."""
@@ -211,6 +229,7 @@ class Announcer:
     def say_goodbye(self, now: float) -> None:
         """Send the goodbye. There is no timer afterwards."""
         self.trickle.stop()
+        self.naming.stop()
         self._heartbeat_at = self._presence_at = math.inf
         self.entry = replace(self.entry, version=self.entry.version + 1, left=True)
         self._outbox.put_control(encode_bye(self.entry.version), now)

@@ -24,6 +24,7 @@ from jsonbus.core.events import (
 )
 from jsonbus.core.limits import (
     CHANGE_GATHER_S,
+    GATHER_PER_PATTERN_S,
     LIST_ENTRIES_MAX,
     PLAIN_LEASE_S,
     TIMER_SLACK_S,
@@ -63,6 +64,8 @@ class MembershipCallbacks(NamedTuple):
     #: Called for every change of another node's entry, with the old and the new one.
     on_entry: Callable[[Entry | None, Entry | None, float], None]
     on_state: Callable[[float], None]  # called after the state changed
+    #: Returns the patterns of the own entry as it should be, and whether they are coarse.
+    to_announce: Callable[[], tuple[tuple[str, ...], bool]]
 
 
 class Membership:
@@ -82,6 +85,8 @@ class Membership:
         self._about = callbacks.about
         self._on_entry = callbacks.on_entry
         self._on_state = callbacks.on_state
+        self._to_announce = callbacks.to_announce
+        self._changed_at: float | None = None  # since when the own entry is out of date
         self.list = SubscriptionList()
         self.joining = Joining(self._lease_s)
         self._announcer = Announcer(
@@ -114,9 +119,11 @@ class Membership:
 
     @property
     def entry(self) -> Entry:
+        """The own entry as it was announced last; `renew_entry` brings it up to date."""
         return self._announcer.entry
 
     def open(self, now: float) -> None:
+        self.renew_entry()
         self._is_open = True
         self._announcer.open(now)
         if self._strategy.takes_part:
@@ -128,6 +135,7 @@ class Membership:
 
     def open_converged(self, now: float, group: FrozenList) -> None:
         """Start as a long-standing member of a group that agrees on that list."""
+        self.renew_entry()
         self._is_open = True
         self.list.stand_on(group, now)
         self._liveness.watch(now)
@@ -135,14 +143,34 @@ class Membership:
         self._announcer.open_converged(now)
         self._on_state(now)
 
-    def set_patterns(self, patterns: tuple[str, ...], now: float) -> None:
-        """Announce changed subscriptions under a new version, after a moment for more changes."""
-        if not self._strategy.takes_part or patterns == self.entry.patterns:
+    def patterns_changed(self, now: float) -> None:
+        """Announce changed subscriptions, by an entry that is made after a moment for more."""
+        if self._changed_at is not None or not self._strategy.takes_part:
             return
+        self._changed_at = now
+        gather_s = CHANGE_GATHER_S + GATHER_PER_PATTERN_S * len(self.entry.patterns)
         if self._is_open:
-            self._renew_entry(self.entry.version + 1, patterns, now)
-        else:
-            self._announcer.set_first_patterns(patterns)
+            self.joining.announce_change(now, now + gather_s)
+
+    def renew_entry(self) -> Entry:
+        """Return the own entry with all changes until now."""
+        if self._changed_at is not None:
+            now, self._changed_at = self._changed_at, None
+            self.set_patterns(*self._to_announce(), now)
+        return self.entry
+
+    def set_patterns(self, patterns: tuple[str, ...], is_coarse: bool, now: float) -> None:
+        entry = replace(self.entry, patterns=patterns, is_coarse=is_coarse)
+        if not self._is_open:
+            self._announcer.set_first(entry)
+        elif entry != self.entry:
+            self._agreement.leave_behind(self.list.digest, now)
+            self._announcer.renew(replace(entry, version=entry.version + 1), now)
+
+    def name_patterns(self, patterns: list[str], now: float) -> None:
+        """Tell publishers of new subscriptions that the own entry covers already."""
+        if self._strategy.takes_part:
+            self._announcer.naming.add(patterns, now)
 
     @property
     def about(self) -> About:
@@ -292,11 +320,11 @@ class Membership:
         if entry.version >= INTEGER_MAX - 1:
             return  # forged: no node gets that far, and none believes it
         if entry.version > mine.version or not entry.is_alive:
-            self._renew_entry(entry.version + 1, mine.patterns, now)
+            self._overrule(entry.version, now)
 
-    def _renew_entry(self, version: int, patterns: tuple[str, ...], now: float) -> None:
+    def _overrule(self, version: int, now: float) -> None:
         self._agreement.leave_behind(self.list.digest, now)
-        self._announcer.renew(version, patterns, now)
+        self._announcer.renew(replace(self.entry, version=version + 1), now)
         if self._strategy.takes_part:
             self.joining.announce_change(now, now + CHANGE_GATHER_S)
         else:
@@ -325,6 +353,7 @@ class Membership:
 
     def _handle_joining(self, due: float, now: float) -> None:
         if self.joining.take_announcement(due):
+            self.renew_entry()
             self._announcer.announce(now)
         if self.joining.take_verdict(due, is_alone=self._is_alone()):
             self._state_changed(now)

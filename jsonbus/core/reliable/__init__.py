@@ -9,6 +9,7 @@ The files, in the order in which a message meets them:
 - `history.py`: the publisher's side: messages kept for repair, and the beats that follow them;
 - `pace.py`: how the publisher slows down while NAKs come in;
 - `streams.py`: the subscriber's side: all streams, their timers, and the NAKs they send;
+- `claims.py`: which subscription to a topic is the oldest, and so where a stream begins;
 - `gaps.py`: one stream: what is missing in it, what waits, when to ask and when to give up.
 
 Neighbours: `Node` drives `Reliable`, the publisher gives it messages to send, the receiver those

@@ -34,11 +34,11 @@ from jsonbus.core.limits import (
 )
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox, group_items
+from jsonbus.core.reliable.claims import Claims
 from jsonbus.core.reliable.gaps import Key, Stream
 from jsonbus.core.reliable.history import Beat, History, HistoryRecord
 from jsonbus.core.reliable.streams import IN_TURN, REFUSED, Nak, Streams
 from jsonbus.core.roster import Peer, Roster
-from jsonbus.core.routing.matching import matches
 from jsonbus.core.routing.router import Route, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.values.fragments import Fragments
@@ -87,8 +87,7 @@ class Reliable:
         self._wanted_slices: dict[tuple[str, int], set[int]] = {}
         self._history = History()
         self._streams = streams
-        self._subscriptions: dict[str, int] = {}  # of each pattern, the number of its oldest
-        self._subscribed = 0
+        self._claims = Claims()
         self._expires_at = 0.0
         #: Until when somebody may still ask for the messages that were sent last.
         self.needed_until = -math.inf
@@ -127,6 +126,11 @@ class Reliable:
             before = set(old.patterns if old and old.incarnation == new.incarnation else ())
             # In their order: that of a set differs from process to process.
             self._history.announce([each for each in new.patterns if each not in before], now)
+
+    def named(self, patterns: list[str], now: float) -> None:
+        """A node wants these topics anew: say how far they are."""
+        if self._history.topics:
+            self._history.announce(patterns, now)
 
     def room_at(self, topic: str, now: float) -> float:
         """When the topic's next message may be published without pushing out another too soon."""
@@ -186,25 +190,22 @@ class Reliable:
 
     # --- Receiving -------------------------------------------------------------------------------
 
-    def subscribing(self, pattern: str) -> None:
-        """Called before a subscription is made: it has no claim to what was published before."""
-        if pattern in self._subscriptions:
-            return
-        self._subscribed += 1
-        self._subscriptions[pattern] = self._subscribed
-        for peer in self._roster.peers.values():
-            peer.mark(self._subscribed)
+    def subscribing(self, patterns: list[str]) -> None:
+        """Called before the first subscriptions to these patterns are made.
 
-    def unsubscribed(self, pattern: str) -> None:
-        """Called after a subscription has ended; others to the same pattern may be left."""
+        They have no claim to what was published before.
+        """
+        number = self._claims.add(patterns)
+        for peer in self._roster.peers.values():
+            peer.mark(number)
+
+    def unsubscribed(self, patterns: list[str]) -> None:
+        """Called after the last subscriptions to these patterns have ended."""
+        self._claims.remove(patterns)
         local = self._router.local
-        if pattern not in local:
-            del self._subscriptions[pattern]
-            self._streams.close(
-                lambda topic: matches(pattern, topic) and not local.subscribers_of(topic)
-            )
+        if self._streams.by_key:
+            self._streams.close(lambda topic: not local.subscribers_of(topic))
             if self._streams.ready:
-                self._router.forget()  # the ended subscription must not get what it waited for
                 self._deliver_ready()
 
     def receive(
@@ -366,8 +367,7 @@ class Reliable:
             self._is_used = True
             self._expires_at = now + STREAMS_EXPIRY_S
         topic = key[2]
-        made = [number for each, number in self._subscriptions.items() if matches(each, topic)]
-        floor, lost = peer.claim(min(made))
+        floor, lost = peer.claim(self._claims.oldest(topic))
         begin = max(1, sequence - min(lost, CLAIM_MESSAGES_MAX))
         stream = self._streams.open(key, begin, now)
         stream.floor, stream.known_from = floor, sequence

@@ -23,12 +23,14 @@ from jsonbus.core.wire.topics import check_topic, is_valid_topic
 class Inbox:
     """The messages for one sink since the front end last took them."""
 
-    __slots__ = ("is_passive", "messages", "sink")
+    __slots__ = ("is_passive", "messages", "patterns", "sink")
 
     def __init__(self, sink: object, *, is_passive: bool = False) -> None:
         self.sink = sink
         #: A passive inbox gets messages that travel for others anyway; no other node knows of it.
         self.is_passive = is_passive
+        #: How many patterns the sink has subscribed to.
+        self.patterns = 0
         self.messages: list[Message] = []
 
 

@@ -90,7 +90,7 @@ class _Served:
 class Requests:
     """The requests of one node: asking, serving, and a node that asks itself.
 
-    `state` returns the node's state. `check_room(patterns)` raises LocalError if the node's entry
+    `state` returns the node's state. `check_room(pattern)` raises LocalError if the node's entry
     cannot hold another served topic, and `announce(now)` sends the entry after that changed.
     """
 
@@ -103,7 +103,7 @@ class Requests:
         *,
         emit: Callable[[Event], None],
         state: Callable[[], str],
-        check_room: Callable[[tuple[str, ...]], None],
+        check_room: Callable[[str], None],
         announce: Callable[[float], None],
     ) -> None:
         self._settings = settings
@@ -228,7 +228,7 @@ class Requests:
         """Deliver requests for the topic to `sink`, as Request objects; answer with `reply`."""
         self._check_open()
         topic = check_topic(topic)
-        self._check_room((SERVED_PREFIX + topic,))
+        self._check_room(SERVED_PREFIX + topic)
         if topic in self._inboxes:
             raise LocalError(f"this node serves {topic!r} already: close that first")
         self._inboxes[topic] = Inbox(sink)

@@ -35,7 +35,7 @@ from jsonbus.core.limits import (
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox, group_items
 from jsonbus.core.roster import Peer
-from jsonbus.core.routing.matching import matches
+from jsonbus.core.routing.matching import is_pattern, matches
 from jsonbus.core.routing.router import Inbox, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.codec import dumps, loads
@@ -102,6 +102,11 @@ class RetainedDelivery:
         if before != new.patterns:
             self.store.interest_grew(new.node, _matcher(new.patterns), _matcher(before), now)
 
+    def named(self, node: str, patterns: tuple[str, ...], now: float) -> None:
+        """A node has subscribed to patterns that its entry covered before."""
+        if len(self.store):
+            self.store.interest_grew(node, _matcher(patterns), _matcher(()), now)
+
     def timer_at(self) -> float:
         return self.store.timer_at()
 
@@ -146,6 +151,8 @@ class RetainedDelivery:
 
     def subscribed(self, patterns: tuple[str, ...], inbox: Inbox, now: float) -> None:
         """Deliver to a new subscription of this node what is here already."""
+        if self.cache.is_empty and not len(self.store):
+            return
         wants = _matcher(patterns)
         for message in self.cache.matching(wants):
             self._deliveries.add(inbox, message)
@@ -268,6 +275,10 @@ class RetainedCache:
         #: earlier time is a repeat. Outlasts the value itself.
         self._seen: dict[tuple[str, int, str], int] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._seen and not self._messages
+
     def note(self, message: Message) -> None:
         """Remember a message that its publisher retains; also None, which ends that.
 
@@ -326,7 +337,9 @@ def as_retained(message: Message) -> Message:
 
 
 def _matcher(patterns: tuple[str, ...]) -> Wants:
-    return lambda topic: any(matches(pattern, topic) for pattern in patterns)
+    topics = frozenset(patterns)
+    wide = [pattern for pattern in patterns if is_pattern(pattern)]
+    return lambda topic: topic in topics or any(matches(pattern, topic) for pattern in wide)
 
 
 def _is_count(value: Any) -> bool:

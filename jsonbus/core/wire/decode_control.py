@@ -115,6 +115,7 @@ def _entry(node: str, fields: Any, patterns: list[str]) -> tuple[Entry, float]:
         is_master=bool(flags & names.FLAG_IS_MASTER),
         left=bool(flags & names.FLAG_LEFT),
         gone=bool(flags & names.FLAG_GONE),
+        is_coarse=bool(flags & names.FLAG_COARSE),
     )
     return entry, read_integer(age_ms, "age") / 1000
 

@@ -20,6 +20,9 @@ from jsonbus.core.wire.frames import (
     Totals,
 )
 
+# A comma in the payload; a comma and the index in the entry.
+_PATTERN_EXTRA_BYTES = 2 + len(str(names.LIST_PATTERNS_MAX))
+
 _CONTROL = b'{"topic":"%b","payload":%b' + TAIL + b"%b}}"
 
 
@@ -48,9 +51,14 @@ def encode_list(
     settled: bool,
     receive_buffer_bytes: int | None = None,
     about: About = ABOUT_UNKNOWN,
+    patterns: Sequence[str] = (),
 ) -> Control:
-    """A list, or a part of one: whole entries, each with the seconds since its node was heard."""
+    """A list, or a part of one: whole entries, each with the seconds since its node was heard.
+
+    `patterns` are named beside those of entries.
+    """
     union = {pattern for entry, _ in entries for pattern in _patterns_sent(entry)}
+    union.update(patterns)
     payload = [names.TOPICS, *sorted(union)]
     index_of = {pattern: index for index, pattern in enumerate(payload)}
     subs = {entry.node: _entry_fields(entry, age_s, index_of) for entry, age_s in entries}
@@ -76,6 +84,11 @@ def entry_size_bytes(entry: Entry) -> int:
     indexes = dict.fromkeys(patterns, names.LIST_PATTERNS_MAX)
     fields = codec.dumps({entry.node: _entry_fields(entry, math.inf, indexes)})
     return len(fields) + len(codec.dumps(patterns))  # two pairs of brackets pay for two commas
+
+
+def pattern_size_bytes(pattern: str) -> int:
+    """Return the bytes of them that one pattern takes."""
+    return len(codec.dumps(pattern)) + _PATTERN_EXTRA_BYTES
 
 
 def about_size_bytes(about: About) -> int:
@@ -221,6 +234,7 @@ def _entry_fields(entry: Entry, age_s: float, index_of: dict[str, int]) -> list[
         | names.FLAG_BASIC * (entry.mode == "basic")
         | names.FLAG_MASTER_MODE * (entry.mode == "master")
         | names.FLAG_IS_MASTER * entry.is_master
+        | names.FLAG_COARSE * entry.is_coarse
     )
     return [
         entry.incarnation,

@@ -73,8 +73,11 @@ own list is just that, without `jb`. In ours, `jb` adds:
 
     subs   {node: [incarnation, version, age, name, flags, [index, …]], …}: whole entries. Age in
            milliseconds since the node was heard; indexes count the payload from 0. Flags are a
-           sum of 1 left, 2 gone, 4 mode basic, 8 mode master, 16 answers in mode master. An entry
-           that left or is gone has no patterns. A plain node's entry has an id "plain:…"
+           sum of 1 left, 2 gone, 4 mode basic, 8 mode master, 16 answers in mode master, 32 coarse:
+           the node has too many patterns to name, these cover them and more. An entry that left
+           or is gone has no patterns. A plain node's entry has an id "plain:…". If there are no
+           entries, the payload names patterns that the sender has subscribed to just now, and
+           that its coarse entry covered before: retained values are given to it as if it came now
     dig    [count, 16 hex digits]: number of entries and XOR of their hashes, of the whole list
     sum    base64 of 512 bytes: 256 bucket sums of 16 bits, of the whole list; may be absent
     cov    "all", or 64 hex digits with bit b set if every entry of bucket b is in this share;

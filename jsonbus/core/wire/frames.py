@@ -85,6 +85,7 @@ class Entry:
     is_master: bool = False  # it answers in mode master
     left: bool = False  # said goodbye: its last version
     gone: bool = False  # not heard for longer than its lease, and did not answer
+    is_coarse: bool = False  # it wants less than the patterns say: they stand for too many others
 
     @property
     def is_plain(self) -> bool:

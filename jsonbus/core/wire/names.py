@@ -81,6 +81,7 @@ FLAG_GONE = 2
 FLAG_BASIC = 4
 FLAG_MASTER_MODE = 8
 FLAG_IS_MASTER = 16
+FLAG_COARSE = 32
 
 MODES = ("basic", "master", "delayed")
 

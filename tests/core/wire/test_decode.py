@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jsonbus.core.wire import codec
-from jsonbus.core.wire.decode import CAUSES, decode
+from jsonbus.core.wire.decode import CAUSES, LIST_KEPT_BYTES_MAX, decode
 from jsonbus.core.wire.frames import ListFrame, MessagesFrame
 from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX, INTEGER_MAX, NESTING_LEVELS_MAX
 from jsonbus.errors import DatagramError
@@ -280,3 +280,19 @@ def test_who_left_or_is_gone_wants_nothing() -> None:
 def test_defaults_may_also_be_spelt_out() -> None:
     spelt_out = listing(u=0, part=[0, 1], dig=None, sum=None, cov=None)
     assert decode(spelt_out) == decode(listing())
+
+
+def test_a_list_is_decoded_once_for_all_nodes_of_a_process() -> None:
+    data = listing(subs=entry())
+    assert decode(data) is decode(bytes(bytearray(data)))
+    assert decode(listing(subs=entry(age=4))) != decode(data)
+    for _ in range(2):
+        with pytest.raises(DatagramError):
+            decode(listing(subs=entry(node="")))
+
+
+def test_lists_that_no_datagram_should_fill_are_not_kept() -> None:
+    data = listing(payload=["jsonbus.topics", *(f"topic/{number}" for number in range(200))])
+    assert len(data) > LIST_KEPT_BYTES_MAX
+    assert decode(data) == decode(data)
+    assert decode(data) is not decode(data)

@@ -49,6 +49,7 @@ from tools.bench.bus.floods import (
     measure_reliable,
 )
 from tools.bench.bus.growth import measure_growth
+from tools.bench.bus.growth_node import measure_node
 from tools.bench.bus.overview import make_overview
 from tools.bench.bus.peers import MODULES
 from tools.bench.bus.peers import find_obstacle as find_peer_obstacle
@@ -80,6 +81,7 @@ WORKLOADS: dict[str, Workload] = {
     "losses": measure_losses,
     "memory": measure_memory,
     "growth": measure_growth,
+    "node": measure_node,
 }
 
 
