@@ -252,6 +252,10 @@ class Membership:
     def _hear_unknown(self, node: str, incarnation: int, now: float) -> None:
         """Take a sign of life of a node that is not in the list, or under another incarnation."""
         tombstone = self.list.tombstones.get(node)
+        if tombstone is not None and tombstone[1] < now - self._lease_s():
+            # Others have forgotten it, and newer versions: a list must not bring this one back.
+            self.list.forget_tombstones(before=now - self._lease_s())
+            tombstone = None
         if tombstone is not None:
             buried = tombstone[0]
             if incarnation < buried.incarnation:
