@@ -45,6 +45,7 @@ from jsonbus.core.wire.frames import (
     ALL_BUCKETS,
     About,
     ByeFrame,
+    Digest,
     Entry,
     ListFrame,
     PresenceFrame,
@@ -209,6 +210,18 @@ class Membership:
     def try_confirm_unchanged(self, frame: ListFrame | PresenceFrame, now: float) -> bool:
         """Take agreement that changes nothing; False if the frame needs full treatment."""
         return not self._liveness.is_asking and self._agreement.try_confirm_unchanged(frame, now)
+
+    def try_confirm_again(
+        self, node: str, incarnation: int, digest: Digest | None, now: float
+    ) -> bool:
+        """The same for a presence that repeats an earlier one of that node."""
+        if self._liveness.is_asking or not self._agreement.try_confirm(digest):
+            return False
+        return self.hear(node, incarnation, now)
+
+    def accompany(self, node: str, now: float) -> bool:
+        """Whether the presence of that node, which was confirmed, calls for one of this node."""
+        return self._announcer.accompany(node, now)
 
     def receive_list(self, frame: ListFrame, now: float) -> None:
         header = frame.header

@@ -22,6 +22,9 @@ from jsonbus.core.wire.frames import (
 
 _CONTROL = b'{"topic":"%b","payload":%b' + TAIL + b"%b}}"
 
+#: How a presence begins; its header follows.
+PRESENCE_START = b'{"topic":"%b","payload":null' % names.PRESENCE.encode()
+
 
 class Control(NamedTuple):
     """A datagram without messages, complete but for its header."""
