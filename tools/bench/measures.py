@@ -147,4 +147,9 @@ MEASURES: dict[str, Measure] = {
     "growth-receive": Measure(
         "CPU per received message by the number of topics", "µs", ("1",), target=Target(2.0)
     ),
+    "growth-idle": Measure(
+        "CPU per second of an idle node by the number of nodes",
+        "ms",
+        target=Target(1.5, is_ratio=False),
+    ),
 }

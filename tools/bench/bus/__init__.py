@@ -4,6 +4,7 @@ command.py           the options, the order of the workloads, the report
 floods.py            throughput, fan-out, large values and latency; the highest rate without loss
 alone.py             one side at a time: suppressed publishes, start, unwanted messages, memory
 growth.py            cost by number of topics and of nodes
+idle.py              cost of nodes that do nothing, by their number
 run.py               the processes of one run: started, asked, ended
 worker.py            such a process
 spec.py              what it is told, and what it publishes
