@@ -9,6 +9,9 @@ to one result.
 A large message for which no subscription asks is recognized before its payload is parsed: by its
 topic, which stands first; from the second one of a node on, by its first and last bytes alone.
 
+A presence that repeats what its sender said before, and agrees with this node's list, is recognized
+by its bytes; tests/core/receiver/test_presence.py holds that to the same result, too.
+
 `deliver` takes messages to inboxes, whichever way they came. Its loop is the only code that runs
 once per message. Reliable and retained messages carry marks after topic and value, and take
 `_deliver_marked`.
@@ -20,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jsonbus.core.limits import PEEK_BYTES_MIN, REPAIR_SIZE_BYTES, UNWANTED_MAX
+from jsonbus.core.membership.directory import Directory
 from jsonbus.core.membership.membership import Membership
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox
@@ -39,6 +43,7 @@ from jsonbus.core.wire.decode import (
     peek_topic,
     single_item,
 )
+from jsonbus.core.wire.encode import PRESENCE_START
 from jsonbus.core.wire.frames import PLAIN_PREFIX, FragmentFrame, Frame, Header, MessagesFrame
 from jsonbus.core.wire.names import (
     BATCH,
@@ -58,6 +63,8 @@ from jsonbus.errors import DatagramError
 _TOPIC_START = b'{"topic":"'
 _TOPIC_START_BYTES = len(_TOPIC_START)
 _RESERVED_START = _TOPIC_START + RESERVED_PREFIX.encode()
+_PRESENCE_START = PRESENCE_START + b',"jb":{"%b":"' % KEY_NODE.encode()
+_PRESENCE_START_BYTES = len(_PRESENCE_START)
 _NO_TOPIC = object()
 
 
@@ -69,6 +76,7 @@ class FastReceive:
         roster: Roster,
         router: Router,
         membership: Membership,
+        directory: Directory,
         outbox: Outbox,
         reliable: Reliable,
         retained: RetainedDelivery,
@@ -79,6 +87,7 @@ class FastReceive:
         self._router = router
         self._deliveries = router.deliveries
         self._membership = membership
+        self._directory = directory
         self._outbox = outbox
         self._counters = roster.counters
         self._reliable = reliable
@@ -90,7 +99,10 @@ class FastReceive:
     def receive(self, data: bytes, sender: Address, now: float) -> Frame | None:
         """Take a datagram, or return its frame; bad input is counted, never raised."""
         # A batch, or anything else that is reserved, has no one topic to be refused by.
-        if len(data) >= PEEK_BYTES_MIN and not data.startswith(_RESERVED_START):
+        if data.startswith(_RESERVED_START):
+            if data.startswith(_PRESENCE_START) and self._receive_known(data, sender, now):
+                return None
+        elif len(data) >= PEEK_BYTES_MIN:
             start = data[: data.find(b'"', _TOPIC_START_BYTES) + 1]
             if start not in self._router.wanted:
                 peer = self._peers.get(self._router.unwanted.get((start, sender), ""))
@@ -115,6 +127,28 @@ class FastReceive:
             self._counters.bytes_received += len(data)
             self._roster.reject(error.cause, sender, error.detail)
             return None
+
+    def _receive_known(self, data: bytes, sender: Address, now: float) -> bool:
+        """Take a presence that says nothing new; False if it is, or may be, another one.
+
+        This is all that an idle bus sends: every node gets one per heartbeat and node.
+        """
+        end = data.find(b'"', _PRESENCE_START_BYTES)
+        peer = self._peers.get(data[_PRESENCE_START_BYTES:end].decode("latin-1"))
+        if peer is None or peer.address != sender or not peer.repeats_presence(data):
+            return False
+        membership = self._membership
+        if not (
+            self._directory.note_again(peer, now)
+            and membership.try_confirm_again(peer.node, peer.incarnation, peer.agreed_on, now)
+        ):
+            return False
+        self._counters.datagrams_received += 1
+        self._counters.bytes_received += len(data)
+        peer.go_on(0)
+        if membership.accompany(peer.node, now):
+            self._roster.needs_attention = True
+        return True
 
     def _receive_next(self, body: Any, data: bytes, now: float) -> bool:
         """Take the very next datagram with messages of a known node; False if it is another one."""

@@ -87,6 +87,14 @@ TRICKLE_MAX_S = 30.0
 HEARTBEAT_MIN_S = 2.0
 HEARTBEATS_PER_S = 200.0
 
+#: The most nodes whose heartbeats leave together, so that a wake-up brings many of them: as many
+#: datagrams as a list sends without a pause.
+COMPANY_NODES = LIST_BURST_DATAGRAMS
+
+#: After this part of a heartbeat in silence, a node speaks when its company does. Heartbeats are
+#: drawn from 0.9 on, so nodes that once spoke together go on doing so.
+COMPANY_SILENCE = 0.75
+
 #: A node that is always sending needs no heartbeat, but recent joiners know only its entry in the
 #: lists. So it reports its details this seldom: 40 times a second for all nodes together.
 INTRODUCTION_HEARTBEATS = 5.0

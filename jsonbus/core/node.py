@@ -56,7 +56,7 @@ class Node(NodeParts):
             return
         frame = self._fast_receive.receive(data, sender, now)
         if frame is not None:
-            self._receiver.receive_frame(frame, sender, now, len(data))
+            self._receiver.receive_frame(frame, sender, now, len(data), data)
 
     def receive(
         self, datagrams: Sequence[bytes], sender: tuple[str, int], now: float

@@ -136,7 +136,14 @@ class NodeParts:
         """Make the parts that datagrams meet."""
         roster, membership, outbox = self._roster, self._membership, self.outbox
         self._fast_receive = FastReceive(
-            roster, self._router, membership, outbox, self.reliable, self._retained, self._fragments
+            roster,
+            self._router,
+            membership,
+            self.directory,
+            outbox,
+            self.reliable,
+            self._retained,
+            self._fragments,
         )
         self._receiver = Receiver(
             self.settings.node,

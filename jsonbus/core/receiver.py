@@ -52,8 +52,13 @@ class Receiver:
         self._outbox = outbox
         self._handlers = handlers
 
-    def receive_frame(self, frame: Frame, sender: Address, now: float, size_bytes: int) -> None:
-        """Take a frame that was decoded from a datagram of that size."""
+    def receive_frame(
+        self, frame: Frame, sender: Address, now: float, size_bytes: int, data: bytes = b""
+    ) -> None:
+        """Take a frame that was decoded from a datagram of that size.
+
+        With the datagram itself, a presence is recognized when it comes again.
+        """
         self._counters.datagrams_received += 1
         self._counters.bytes_received += size_bytes
         header = frame.header
@@ -71,7 +76,7 @@ class Receiver:
             # noticed without waiting for the next burst.
             if first != peer.next_message:
                 self._roster.count_messages(peer, first, 0)
-            self._receive_control(frame, peer, sender, now)
+            self._receive_control(frame, peer, sender, now, data)
             return
         if not self._membership.hear(peer.node, peer.incarnation, now):
             self._roster.needs_attention = True
@@ -101,7 +106,9 @@ class Receiver:
                 return None
         return peer
 
-    def _receive_control(self, frame: Frame, peer: Peer, sender: Address, now: float) -> None:
+    def _receive_control(
+        self, frame: Frame, peer: Peer, sender: Address, now: float, data: bytes
+    ) -> None:
         roster, membership = self._roster, self._membership
         is_settled = False
         # First, because the handler may report a new node, with what the node said of itself.
@@ -110,6 +117,8 @@ class Receiver:
                 roster.needs_attention = True
             if not isinstance(frame, PongFrame):
                 is_settled = membership.try_confirm_unchanged(frame, now)
+                if is_settled and isinstance(frame, PresenceFrame):
+                    roster.needs_attention |= membership.accompany(peer.node, now)
         if not is_settled:
             roster.needs_attention = True
             self._handlers[type(frame)](frame, peer, now)
@@ -120,6 +129,8 @@ class Receiver:
             size = frame.receive_buffer_bytes
             if size is not None and size >= BUFFER_BYTES_MIN:
                 self._directory.buffers.note(peer.node, sender[0], size)
+            if data and isinstance(frame, PresenceFrame) and frame.is_calm:
+                peer.note_presence(data, frame.digest)
 
     def _receive_plain(self, frame: Frame, sender: Address, now: float) -> None:
         """Take a datagram of a node or sensor that knows only `topic` and `payload`."""

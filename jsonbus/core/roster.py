@@ -18,11 +18,14 @@ from jsonbus.core.limits import (
     PEERS_UNLISTED_MAX,
     REJECTS_REPORTED_MAX,
 )
-from jsonbus.core.wire.encode_messages import HEADER_END_BYTES, header_format
-from jsonbus.core.wire.frames import ABOUT_UNKNOWN, About, Header, Totals
+from jsonbus.core.wire.encode import PRESENCE_START
+from jsonbus.core.wire.encode_messages import HEADER_END_BYTES, INSTANT_BYTES, header_format
+from jsonbus.core.wire.frames import ABOUT_UNKNOWN, About, Digest, Header, Totals
+from jsonbus.core.wire.names import INTEGER_MAX
 
 Address = tuple[str, int]
 
+_INSTANT_MAX = b"%d" % INTEGER_MAX
 _WINDOW_MASK = (1 << DUPLICATE_WINDOW) - 1
 
 
@@ -34,12 +37,15 @@ class Peer:
         "_header",
         "_jumped_to",
         "_messages_jumped_to",
+        "_presence_end",
+        "_presence_start",
         "_run",
         "next_message",
         "top",
         "_window",
         "about",
         "address",
+        "agreed_on",
         "answered_at",
         "challenger",
         "incarnation",
@@ -61,6 +67,11 @@ class Peer:
         self.name = header.node
         self.about = ABOUT_UNKNOWN
         self.totals: Totals | None = None
+        # The last presence: its bytes up to the counter, as a format, and from behind the instant.
+        self._presence_start = b""
+        self._presence_end: bytes | None = None
+        #: The digest in it.
+        self.agreed_on: Digest | None = None
         #: When the node last sent its details (`about`); negative if it never did.
         self.introduced_at = -1.0
         #: When it last sent them in answer to a question.
@@ -162,6 +173,32 @@ class Peer:
             and self.challenger is None
         )
 
+    def note_presence(self, data: bytes, digest: Digest | None) -> None:
+        """Note the presence that just came, to recognize its repetition."""
+        self._presence_start = PRESENCE_START + self._header
+        start = self._presence_start % (self.top, self.next_message)
+        if data.startswith(start):  # else it came late, or looks like none of ours
+            self._presence_end = data[len(start) + INSTANT_BYTES :]
+            self.agreed_on = digest
+
+    def forget_presence(self) -> None:
+        """The node says something else, or has left: take the next presence as a new one."""
+        self._presence_end = None
+
+    def repeats_presence(self, data: bytes) -> bool:
+        """Return whether a datagram is the next one in order, and the presence noted last again."""
+        if self._presence_end is None or self.challenger is not None:
+            return False
+        start = self._presence_start % (self.top + 1, self.next_message)
+        end = len(start) + INSTANT_BYTES
+        instant = data[len(start) : end]
+        return (
+            data.startswith(start)
+            and data[end:] == self._presence_end
+            and instant.isdigit()
+            and b"1" <= instant <= _INSTANT_MAX
+        )
+
     def find_again(self, count: int) -> int:
         """Note that `count` missing messages came after all; return how many had been counted
         as lost.
@@ -249,8 +286,10 @@ class Roster:
 
     def note_unlisted(self, node: str) -> None:
         """The node is not in the list, or no longer: keep its peer for a while."""
-        if node not in self.peers:
+        peer = self.peers.get(node)
+        if peer is None:
             return
+        peer.forget_presence()
         self._unlisted[node] = None
         if len(self._unlisted) > PEERS_UNLISTED_MAX:
             oldest = next(iter(self._unlisted))

@@ -55,7 +55,7 @@ from jsonbus.core.events import Event
 from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed
-from jsonbus.frontend.limits import CLOSE_RESERVE_S, CLOSE_S, END_GRACE_S
+from jsonbus.frontend.limits import CLOSE_RESERVE_S, CLOSE_S, END_GRACE_S, INTERFACES_S
 from jsonbus.frontend.loop import BaseLoop
 from jsonbus.frontend.opening import transport_figures
 from jsonbus.sync.outgoing import Outgoing
@@ -248,7 +248,8 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             self.close(CLOSE_S)
         if outgoing.has_unsent:
             return now + outgoing.retry_s
-        return min(self.tends_at, self._looks_at)
+        # Not at `_looks_at`: a heartbeat of this node comes soon after, and one wake-up does both.
+        return min(self.tends_at, now + INTERFACES_S)
 
     def flush_queued(self, now: float) -> float:
         """Send messages that were batched long enough; return when to come again."""

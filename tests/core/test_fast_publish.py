@@ -309,6 +309,7 @@ def test_lone_datagram_is_a_message_like_any_other_and_a_sign_of_life() -> None:
         assert (frame.items, frame.header.first_message) == ([["t", number]], number + 1)
         b.receive_datagram(data, ("10.0.0.1", 2416), link.now)
         link.run(0.5)
+    link.move()
     assert link.values("b") == list(range(20))
     assert (b.view.stats()["messages_lost"], b.view.stats()["datagrams_repeated"]) == (0, 0)
     assert (a.view.stats()["messages_published"], a.view.stats()["messages_sent"]) == (20, 20)

@@ -16,6 +16,7 @@ from jsonbus.core import pacing
 from jsonbus.frontend import loop as base_loop
 from jsonbus.frontend import outgoing as base_outgoing
 from jsonbus.frontend.opening import DATAGRAM_BYTES_DEFAULT, LOOPBACK_DATAGRAM_BYTES
+from jsonbus.sync import loop
 from jsonbus.transport import MemoryNetwork, TransportInfo
 from tests.helpers import wait_until
 from tests.sync.conftest import OpenBus
@@ -247,7 +248,8 @@ def test_datagrams_on_the_loopback_interface_hold_more(
 def test_the_size_of_datagrams_follows_the_interface(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base_loop, "INTERFACES_S", 0.01)
+    for module in (base_loop, loop):
+        monkeypatch.setattr(module, "INTERFACES_S", 0.01)
     monkeypatch.setattr(base_outgoing, "LINGER_S", 0.1)
     transport = MovingTransport(network)
     bus = open_over(transport, mode="basic")

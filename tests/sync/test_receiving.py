@@ -9,6 +9,7 @@ import pytest
 import jsonbus
 from jsonbus.frontend import loop as base_loop
 from jsonbus.frontend import subscription as base
+from jsonbus.sync import loop
 from jsonbus.transport import MemoryNetwork
 from tests.helpers import wait_until
 from tests.sync.conftest import OpenBus
@@ -43,7 +44,8 @@ def test_interfaces_that_came_or_went_are_followed_and_announced_to(
             self.moves += 1
             return self.moves == 2
 
-    monkeypatch.setattr(base_loop, "INTERFACES_S", 0.01)
+    for module in (base_loop, loop):
+        monkeypatch.setattr(module, "INTERFACES_S", 0.01)
     transport = Moving(network)
     bus = open_over(transport)
     assert bus.wait_until_sure(timeout=30)

@@ -35,6 +35,8 @@ PLAN = Plan(
     memory_messages=400,
     growth_topics=(1, 10),
     growth_nodes=(1, 10),
+    idle_nodes=(2,),
+    idle_s=2.0,
     peers=(),
 )
 
@@ -179,9 +181,13 @@ def test_growth_is_measured_at_every_size(arena: Arena) -> None:
     samples = list(measure_growth(arena, PLAN))
     measures = ["growth-topics", "growth-nodes", "growth-receive"]
     expected = [(measure, size) for measure in measures for size in ("1", "10")]
+    *samples, idle = samples
     assert [(sample.measure, sample.row) for sample in samples] == expected
     for sample in samples[-2:]:
         assert sample.extra["received"] == sample.extra["sent"] > 100
+    assert (idle.measure, idle.row) == ("growth-idle", "2")
+    assert idle.value > 0 and idle.extra["bare_ms"] > 0
+    assert idle.extra["datagrams_s"] >= 0
 
 
 def test_subscriptions_and_buses_are_measured_at_every_size(arena: Arena) -> None:

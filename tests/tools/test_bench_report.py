@@ -161,7 +161,13 @@ def test_the_bus_benchmark_writes_a_table_and_all_figures(
     arguments = ["--here", "--only", "start,growth", "--quick", "--messages", "400", "--peers", ""]
     assert bench_bus.main([*arguments, "--json", str(result), "--chart", str(chart)]) == 0
     measures = json.loads(result.read_text())["measures"]
-    assert list(measures) == ["start", "growth-topics", "growth-nodes", "growth-receive"]
+    assert list(measures) == [
+        "start",
+        "growth-topics",
+        "growth-nodes",
+        "growth-receive",
+        "growth-idle",
+    ]
     assert measures["start"]["rows"][0].keys() >= {"median", "least", "most", "target", "is_met"}
     shown = capsys.readouterr()
     assert "### CPU to import jsonbus and open a bus" in shown.out

@@ -188,6 +188,11 @@ MEASURES: dict[str, Measure] = {
     "buses-tasks": Measure(
         "until all `AsyncBus` objects of a loop are sure", "s", target=Target(5.0, is_ratio=False)
     ),
+    "growth-idle": Measure(
+        "CPU per second of an idle node by the number of nodes",
+        "ms",
+        target=Target(1.5, is_ratio=False),
+    ),
 }
 
 #: Between hosts, a bus and its floors send datagrams of 1,400 bytes.

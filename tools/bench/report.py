@@ -31,6 +31,8 @@ COLUMNS = {
     "sender_mb": "sender's peak MB",
     "receiver_mb": "receiver's peak MB",
     "floor_us": "a dict and orjson µs",
+    "bare_ms": "bare receiver ms",
+    "datagrams_s": "datagrams/s",
     "jvm_s": "JVM",
     "driver_s": "driver",
     "workers_s": "Python workers",

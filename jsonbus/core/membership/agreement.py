@@ -67,24 +67,29 @@ class Agreement:
         self._differences = Differences()
         self._shared_at = -math.inf  # when another node last shared a list equal to this one
 
-    def try_confirm_unchanged(self, frame: ListFrame | PresenceFrame, now: float) -> bool:
-        """Take agreement that changes nothing; False if the frame needs full treatment.
+    def try_confirm(self, digest: Digest | None) -> bool:
+        """Take the digest of a settled node if it agrees and that changes nothing.
 
         This is the fast path for nearly everything that a settled group sends: a heartbeat every
         5 ms among 1,000 nodes, and all but the first of a list's parts.
         """
-        if not (frame.settled and frame.digest == self._list.digest and self._joining.is_calm):
+        if not (digest == self._list.digest and self._joining.is_calm):
             return False
         if not (self._sharing.is_idle and self._differences.is_empty):
             return False
-        if isinstance(frame, ListFrame):
-            if frame.covers != ALL_BUCKETS:
-                return False
-            self._shared_at = now
-        elif frame.suspects:
-            return False
         self._announcer.trickle.hear_agreement()
         return True
+
+    def try_confirm_unchanged(self, frame: ListFrame | PresenceFrame, now: float) -> bool:
+        """Take agreement that changes nothing; False if the frame needs full treatment."""
+        if not frame.settled:
+            return False
+        if isinstance(frame, ListFrame):
+            if frame.covers != ALL_BUCKETS or not self.try_confirm(frame.digest):
+                return False
+            self._shared_at = now
+            return True
+        return not frame.suspects and self.try_confirm(frame.digest)
 
     def compare(
         self, sender: str, frame: ListFrame | PresenceFrame, now: float, *, was_news: bool = False

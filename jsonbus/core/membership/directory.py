@@ -103,6 +103,7 @@ class Directory:
         now: float,
     ) -> bool:
         """Note what a node says of itself; True if that emitted an event."""
+        peer.forget_presence()
         if not isinstance(frame, ListFrame) and frame.totals is not None:
             peer.totals = frame.totals
         if isinstance(frame, PresenceFrame):
@@ -119,6 +120,13 @@ class Directory:
         if not self._lookups:
             return False
         self._emit(NodeIntroduced(peer.node))
+        return True
+
+    def note_again(self, peer: Peer, now: float) -> bool:
+        """Note that a node says of itself what it said before; False if somebody waits for that."""
+        if self._lookups:
+            return False
+        peer.introduced_at = now
         return True
 
     def find(self, who: str, now: float) -> list[Place]:

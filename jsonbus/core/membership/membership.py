@@ -46,6 +46,7 @@ from jsonbus.core.wire.frames import (
     ALL_BUCKETS,
     About,
     ByeFrame,
+    Digest,
     Entry,
     ListFrame,
     PresenceFrame,
@@ -238,6 +239,18 @@ class Membership:
         """Take agreement that changes nothing; False if the frame needs full treatment."""
         return not self._liveness.is_asking and self._agreement.try_confirm_unchanged(frame, now)
 
+    def try_confirm_again(
+        self, node: str, incarnation: int, digest: Digest | None, now: float
+    ) -> bool:
+        """The same for a presence that repeats an earlier one of that node."""
+        if self._liveness.is_asking or not self._agreement.try_confirm(digest):
+            return False
+        return self.hear(node, incarnation, now)
+
+    def accompany(self, node: str, now: float) -> bool:
+        """Whether the presence of that node, which was confirmed, calls for one of this node."""
+        return self._announcer.accompany(node, now)
+
     def receive_list(self, frame: ListFrame, now: float) -> None:
         header = frame.header
         assert header is not None
@@ -280,6 +293,10 @@ class Membership:
     def _hear_unknown(self, node: str, incarnation: int, now: float) -> None:
         """Take a sign of life of a node that is not in the list, or under another incarnation."""
         tombstone = self.list.tombstones.get(node)
+        if tombstone is not None and tombstone[1] < now - self._lease_s():
+            # Others have forgotten it, and newer versions: a list must not bring this one back.
+            self.list.forget_tombstones(before=now - self._lease_s())
+            tombstone = None
         if tombstone is not None:
             buried = tombstone[0]
             if incarnation < buried.incarnation:

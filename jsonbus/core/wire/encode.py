@@ -25,6 +25,9 @@ _PATTERN_EXTRA_BYTES = 2 + len(str(names.LIST_PATTERNS_MAX))
 
 _CONTROL = b'{"topic":"%b","payload":%b' + TAIL + b"%b}}"
 
+#: How a presence begins; its header follows.
+PRESENCE_START = b'{"topic":"%b","payload":null' % names.PRESENCE.encode()
+
 
 class Control(NamedTuple):
     """A datagram without messages, complete but for its header."""

@@ -50,7 +50,8 @@ def header_format(node: str, incarnation: int) -> bytes:
 
 
 # The instant has so many digits until the year 2286.
-HEADER_END_BYTES = len(b"1731715200123456}}")
+INSTANT_BYTES = len(b"1731715200123456")
+HEADER_END_BYTES = INSTANT_BYTES + len(b"}}")
 
 _TAIL_START = b',"jb":{"%b":"%%b","%b":%%d,"%b":' % (
     KEY_NODE.encode(),

@@ -173,6 +173,11 @@ class PresenceFrame:
     is_answer: bool = False  # to the question where the sender is
     totals: Totals | None = None
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether it claims to know the list, and asks and answers nothing."""
+        return self.settled and self.digest is not None and not (self.suspects or self.is_answer)
+
 
 @dataclass(slots=True)
 class ByeFrame:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jsonbus.core.limits import COMPANY_NODES
+from jsonbus.core.membership.announcer import company_mask
 from jsonbus.core.membership.subscription_list import make_plain_entry
 from jsonbus.core.wire.encode import encode_list, encode_presence
 from jsonbus.core.wire.frames import ByeFrame, Entry, Frame, ListFrame, PresenceFrame
@@ -52,6 +54,53 @@ def test_heartbeats_come_at_most_two_seconds_apart() -> None:
     # At least 0.8 heartbeats between two, but for the few digests of Trickle.
     assert len(at) < 120 / 1.6 + 10
     assert a.state == "sure"
+
+
+def bursts(at: list[float]) -> list[list[float]]:
+    """The instants, in groups with less than 0.1 s between two."""
+    groups: list[list[float]] = []
+    for instant in sorted(at):
+        if not groups or instant - groups[-1][-1] > 0.1:
+            groups.append([])
+        groups[-1].append(instant)
+    return groups
+
+
+@pytest.mark.parametrize(("nodes", "together"), [(5, 4), (32, 25), (40, 15)])
+def test_heartbeats_of_a_company_leave_together(nodes: int, together: int) -> None:
+    link = Link()
+    for number in range(nodes):
+        link.add(f"n{number}")
+        link.run(0.05 + link.rng.random() / 10)  # out of step
+    link.run(60)
+    link.forget_sent()
+    link.run(30)
+    heartbeats = [when for _, when, frame in link.sent if is_presence(frame)]
+    assert len(heartbeats) <= nodes * (30 / 1.8 + 1)
+    assert len(heartbeats) / len(bursts(heartbeats)) >= together
+    for node in link.nodes:
+        at = link.times(node.settings.name, is_presence)
+        assert max(later - earlier for earlier, later in zip(at, at[1:], strict=False)) <= 2.0
+
+
+def test_companies_hold_at_most_as_many_nodes_as_may_speak_together() -> None:
+    for nodes in (1, 2, 32, 33, 64, 65, 100, 1_000):
+        companies = company_mask(nodes) + 1
+        assert nodes / companies <= COMPANY_NODES
+        assert companies == 1 or nodes / companies > COMPANY_NODES / 2 - 1
+
+
+def test_node_that_just_spoke_keeps_no_company() -> None:
+    link = Link()
+    a, b = link.add("a"), link.add("b")
+    link.subscribe(a, "t")
+    link.run(60)
+    link.forget_sent()
+    for number in range(40):
+        link.publish(b, "t", number)
+        link.run(0.5)
+    assert len(link.times("b", is_presence)) <= 3  # Trickle's, and an introduction
+    assert len(link.times("a", is_presence)) <= 20 / 1.8 + 1
 
 
 def test_heartbeats_of_large_groups_are_further_apart() -> None:

@@ -122,6 +122,23 @@ def test_expired_node_that_is_heard_again_comes_back_with_what_it_wants() -> Non
     assert link.agrees()
 
 
+def test_node_that_was_gone_for_long_comes_back_as_an_unknown_one() -> None:
+    # Others may have forgotten a newer version of it by then, and would take the old one for news.
+    link = Link()
+    a, b = link.add("a"), link.add("b")
+    link.subscribe(b, "t")
+    link.run(5)
+    link.cut_off(b)
+    link.run(30)
+    link.heal()
+    b.ping(link.now)
+    link.move()
+    assert not a.has_subscribers("t")
+    link.run(3)
+    assert a.has_subscribers("t")
+    assert link.agrees()
+
+
 def test_node_cut_off_for_long_agrees_again() -> None:
     link = Link()
     a, b = link.add("a"), link.add("b")

@@ -6,6 +6,7 @@ calm.py              a low rate: delays, CPU, waits and system calls per message
 alone.py             one side at a time: suppressed publishes, start, unwanted messages, memory
 growth.py            cost by number of topics and of nodes
 growth_node.py       cost by number of subscriptions, and of buses in one process
+idle.py              cost of nodes that do nothing, by their number
 overview.py          the table of the READMEs
 run.py               the processes of one run: started, asked, ended
 worker.py            such a process

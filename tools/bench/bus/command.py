@@ -167,6 +167,8 @@ def _make_plan(options: argparse.Namespace, arena: Arena) -> Plan:
         memory_messages=int(millions * 1_000_000),
         growth_topics=sizes[:4] if quick else sizes,
         growth_nodes=sizes[:4] if quick else sizes[:5],
+        idle_nodes=(3,) if quick else (10, 30, 60),
+        idle_s=2.0 if quick else 20.0,
         peers=tuple(peers),
     )
 

@@ -39,6 +39,8 @@ class Plan:
     memory_messages: int
     growth_topics: tuple[int, ...]
     growth_nodes: tuple[int, ...]
+    idle_nodes: tuple[int, ...]
+    idle_s: float
     peers: tuple[str, ...]
 
 

@@ -1,7 +1,8 @@
 """How the cost of a message grows with the topics in use and with the nodes known.
 
 Without network: from `Bus.publish` to a transport that drops its datagrams, and from datagrams to
-the messages of a subscription, by the core alone. Topics are used in random order, which no
+the messages of a subscription, by the core alone. Last, with a network, what nodes cost that do
+nothing (idle.py). Topics are used in random order, which no
 processor's cache likes: a table of 100,000 of anything does not fit it. What that alone costs is
 shown beside: a bare program around orjson that looks each topic up in a dict.
 """
@@ -24,6 +25,7 @@ from tools._setup import say
 from tools.bench.arena import Arena
 from tools.bench.bus.floods import Plan
 from tools.bench.bus.floor import take_batches
+from tools.bench.bus.idle import measure_idle
 from tools.bench.bus.spec import SENSOR
 from tools.bench.measures import Sample
 from tools.bench.wire.scripted import ADDRESS, Company
@@ -37,7 +39,7 @@ WARM_UP = 2_000
 WALL_OFFSET_S = 1_700_000_000.0
 
 
-def measure_growth(_arena: Arena, plan: Plan) -> Iterator[Sample]:
+def measure_growth(arena: Arena, plan: Plan) -> Iterator[Sample]:
     count = max(1, plan.messages // 4)
     warm_up = _make_order(1, WARM_UP)  # Python is slower at what it does for the first time
     _publish_us(1, 1, warm_up)
@@ -56,6 +58,7 @@ def measure_growth(_arena: Arena, plan: Plan) -> Iterator[Sample]:
             yield Sample("growth-nodes", f"{nodes:,}", figure_us)
         for topics in plan.growth_topics:
             yield _measure_receive(topics, _make_order(topics, max(topics, count)))
+    yield from measure_idle(arena, plan)
 
 
 def make_publisher_node() -> Node:
