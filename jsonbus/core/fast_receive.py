@@ -11,7 +11,8 @@ topic, which stands first; from the second one of a node on, by its first and la
 
 `deliver` takes messages to inboxes, whichever way they came. Its loop is the only code that runs
 once per message. Reliable and retained messages carry marks after topic and value, and take
-`_deliver_marked`.
+`_deliver_marked`: as long as they are the very next ones of their stream, by a loop that is as
+short, and looks at their sequences only.
 """
 
 from __future__ import annotations
@@ -293,36 +294,89 @@ class FastReceive:
 
         If the first one of a batch is marked, most likely all of them are.
         """
-        routes, counters = self._router.current, self._counters
-        for sequence, item in enumerate(items, first):
+        place = 0
+        while place < len(items):
+            place += self._deliver_in_turn(items, place, first + place, origin, peer, now)
+            if place == len(items):
+                return
+            if not self._deliver_one(items[place], first + place, origin, peer, size_bytes, now):
+                self._counters.messages_malformed += len(items) - place
+                return
+            place += 1
+
+    def _deliver_in_turn(
+        self, items: list[Any], start: int, first: int, origin: Origin, peer: Peer, now: float
+    ) -> int:
+        """Deliver the items from `start` on that are the very next ones of a reliable stream.
+
+        Returns how many they were. Nothing is asked of each but its sequence.
+        """
+        try:
+            topic = items[start][0]
+            route = self._router.current[topic]
+        except (KeyError, TypeError, IndexError):
+            return 0
+        stream = self._reliable.stream_in_order(peer, route, first)
+        if stream is None:
+            return 0
+        messages: list[Message] = []
+        sequence = stream.top
+        for item in items[start:] if start else items:
             try:
-                route: Route | None = routes[item[0]]
-            except (KeyError, TypeError, IndexError):
-                route = None
-            if route is None or type(item) is not list or len(item) < 2:
-                route = self._find_route(item, peer)
-                if route is None:
-                    counters.messages_malformed += first + len(items) - sequence
-                    return
-            if not route.inboxes:
-                counters.messages_unwanted += 1
-                continue
-            mark = item[3] if len(item) > 3 else None
-            if mark == RETAINED_IN_SLICES:
-                self._retained.receive_large(item, peer, now)
-                continue
-            message = make_message(route.topic, item[1], sequence, origin)
-            if mark == 1 and route.subscribers:
-                self._retained.cache.note(message)
-            number = item[2] if len(item) > 2 else None  # in its reliable stream
-            # Passive subscribers get no repairs and no ordering.
-            if route.subscribers and type(number) is int and number > 0:
-                outcome = self._reliable.receive(peer, route, message, number, size_bytes, now)
-                if outcome is not IN_TURN:
-                    self._roster.needs_attention = True  # it may have set a timer
-            else:
-                counters.messages_delivered += 1
-                self._deliveries.add_to_all(route.inboxes, message)
+                of_topic, value, number = item
+            except (TypeError, ValueError):
+                break
+            if number != sequence or type(number) is not int or of_topic != topic:
+                break
+            message = Message()
+            message.topic = route.topic
+            message.value = value
+            message.sequence = first
+            message.origin = origin
+            message._position = sequence
+            messages.append(message)
+            sequence += 1
+            first += 1
+        if messages:
+            stream.top = sequence
+            stream.heard_at = now
+            self._deliveries.add_many(route.inboxes, messages)
+            self._counters.messages_delivered += len(messages)
+        return len(messages)
+
+    def _deliver_one(
+        self, item: Any, number: int, origin: Origin, peer: Peer, size_bytes: int, now: float
+    ) -> bool:
+        """Deliver a message that may be marked; False, and a rejection, if it is no message."""
+        try:
+            route: Route | None = self._router.current[item[0]]
+        except (KeyError, TypeError, IndexError):
+            route = None
+        if route is None or type(item) is not list or len(item) < 2:
+            route = self._find_route(item, peer)
+            if route is None:
+                return False
+        counters = self._counters
+        mark = item[3] if len(item) > 3 else None
+        if not route.inboxes:
+            counters.messages_unwanted += 1
+            return True
+        if mark == RETAINED_IN_SLICES:
+            self._retained.receive_large(item, peer, now)
+            return True
+        message = make_message(route.topic, item[1], number, origin)
+        if mark == 1 and route.subscribers:
+            self._retained.cache.note(message)
+        sequence = item[2] if len(item) > 2 else None  # in its reliable stream
+        # Passive subscribers get no repairs and no ordering.
+        if route.subscribers and type(sequence) is int and sequence > 0:
+            outcome = self._reliable.receive(peer, route, message, sequence, size_bytes, now)
+            if outcome is not IN_TURN:
+                self._roster.needs_attention = True  # it may have set a timer
+        else:
+            counters.messages_delivered += 1
+            self._deliveries.add_to_all(route.inboxes, message)
+        return True
 
     def _find_route(self, item: Any, peer: Peer) -> Route | None:
         """Return the route of an item of a batch; None, and a rejection, if it is no message."""

@@ -57,6 +57,12 @@ class Deliveries:
                 self.touched.append(inbox)
             inbox.messages.append(message)
 
+    def add_many(self, inboxes: tuple[Inbox, ...], messages: list[Message]) -> None:
+        for inbox in inboxes:
+            if not inbox.messages:
+                self.touched.append(inbox)
+            inbox.messages += messages
+
     def take(self) -> list[tuple[object, list[Message]]]:
         touched = self.touched
         if not touched:
