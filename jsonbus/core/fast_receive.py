@@ -280,9 +280,10 @@ class FastReceive:
         """
         place = 0
         while place < len(items):
-            place += self._deliver_in_turn(items, place, first + place, origin, peer, now)
-            if place == len(items):
-                return
+            if len(items) > 1:  # a lone one is sooner looked at
+                place += self._deliver_in_turn(items, place, first + place, origin, peer, now)
+                if place == len(items):
+                    return
             if not self._deliver_one(items[place], first + place, origin, peer, size_bytes, now):
                 self._counters.messages_malformed += len(items) - place
                 return
