@@ -78,9 +78,9 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
     async def publish(
         self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None
     ) -> bool:
-        if retain or (self._is_reliable if reliable is None else reliable):
-            is_reliable = self._is_reliable if reliable is None else reliable
-            return await self._publish_flagged(topic, value, reliable=is_reliable, retain=retain)
+        is_reliable = self._is_reliable if reliable is None else reliable
+        if retain:
+            return await self._publish_flagged(topic, value, reliable=is_reliable, retain=True)
         # The fast path; core/fast_publish.py explains it. It compares the thread: asking for
         # the running event loop costs as much as encoding a small value. Another loop runs in this
         # thread only while the bus's own has stopped: messages that are queued then leave when that
@@ -89,7 +89,7 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
         prefix, payload, is_wanted = None, b"", True
         if get_ident() == self._thread:
             try:
-                prefix = self._prefix_of(topic)
+                prefix = self._reliable_prefix_of(topic) if is_reliable else self._prefix_of(topic)
                 if prefix:
                     payload = dumps_plain(value)
                     if (
@@ -107,6 +107,8 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
             if len(queued) < limit:
                 return True
             publishing.flush_queued()
+        elif is_reliable:
+            return await self._publish_flagged(topic, value, reliable=True, retain=False)
         elif prefix and len(prefix) + len(payload) <= fast_publish.whole_max:
             publishing.publish_encoded(prefix, payload)
         elif prefix and len(payload) <= self._config.value_bytes_max:

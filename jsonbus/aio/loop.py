@@ -166,7 +166,8 @@ class Loop(BaseLoop[Subscription, "Channels"]):
     async def _stay_while_needed(self, deadline: float) -> None:
         """Stay until nodes that missed the last reliable messages could request them."""
         while not self._is_closing:
-            pause_s = min(self.node.reliable.needed_until, deadline) - monotonic()
+            now = monotonic()
+            pause_s = min(self.node.reliable.needed_until(now), deadline) - now
             if pause_s <= 0:
                 return
             await asyncio.sleep(min(pause_s, HISTORY_WAIT_S))
@@ -218,7 +219,6 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         self._report(events)
 
     def set_timer(self, at: float) -> None:
-        """Have the node's timers served at that time at the latest."""
         if not self._is_closing:
             self._timer.set(at)
 

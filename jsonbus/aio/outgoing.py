@@ -115,7 +115,7 @@ class Outgoing(BaseOutgoing):
             if not self._outbox.has_output:
                 self._progress.fire()
                 return
-            self._unsent.extend(self._outbox.take(now))
+            self._take_output(now)
             self._progress.fire()
 
     async def wait_for_room(self) -> None:
@@ -132,7 +132,7 @@ class Outgoing(BaseOutgoing):
 
     def send_now(self) -> None:
         """Send everything there is without waiting, because there will be no retry."""
-        self._unsent.extend(self._outbox.take(monotonic()))
+        self._take_output(monotonic())
         while run := self._next_run():
             try:
                 if not self._transport.send(run):
@@ -149,7 +149,7 @@ class Outgoing(BaseOutgoing):
             self._retry = None
         self._is_look_planned = False
         self._set_limit()
-        self._unsent.extend(self._outbox.take(monotonic()))
+        self._take_output(monotonic())
         self._progress.fire()
 
     def _look(self) -> None:
@@ -192,7 +192,7 @@ class Outgoing(BaseOutgoing):
     def _send_full(self, now: float) -> None:
         """Send full datagrams; the rest stays batched."""
         if not self._is_closed:
-            self._unsent.extend(self._outbox.take(now, keeps_rest=True))
+            self._take_output(now, keeps_rest=True)
             self._send_unsent(now)
 
     def _send_unsent(self, now: float) -> bool:

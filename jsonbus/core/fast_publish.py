@@ -8,6 +8,9 @@ wants them. A front end looks the prefix up:
 - if it is empty, it counts the message as suppressed, and is done;
 - else, while messages are being *queued*, it appends its own: `prefix + payload`.
 
+Reliable messages have prefixes of their own, which are left only while a whole batch surely finds
+room in the history. They get their sequences, and are kept, when they are packed (wire/items.py).
+
 All prefixes are forgotten whenever a subscription or the node's state changes. The queue is a plain
 list; the outbox turns it into datagrams, and numbers the messages only then.
 
@@ -35,7 +38,10 @@ class FastPublish:
         #: By topic: `["topic",` or b"". The keys that are looked up may be any object. A topic that
         #: JSON has to escape has no prefix: the outbox takes the first quote for the topic's end.
         self.prefixes: dict[Any, bytes] = {}
-        #: The JSON of messages, `["topic",payload`, each without its last bracket.
+        #: The same for reliable messages: `,["topic",`, as long as the next batch finds room in the
+        #: history. What nobody wants takes the long way, since it may have to be kept.
+        self.reliable_prefixes: dict[Any, bytes] = {}
+        #: The JSON of messages, `["topic",payload`, each without its last bracket (wire/items.py).
         self.queued: list[bytes] = []
         #: Fewer messages than this may be queued without a flush. The front end sets it to the
         #: number that fills a datagram while it has planned to come back, and to 0 while it has
@@ -57,6 +63,7 @@ class FastPublish:
     def forget(self) -> None:
         """Drop all prefixes, because a subscription or the state changed."""
         self.prefixes.clear()
+        self.reliable_prefixes.clear()
 
     def count_suppressed(self) -> int:
         """Return how many messages were suppressed on this way. One thread at a time."""

@@ -62,8 +62,12 @@ class Node(NodeParts):
         self, datagrams: Sequence[bytes], sender: tuple[str, int], now: float
     ) -> list[tuple[object, list[Message]]]:
         """`receive_datagram` for each, and then `take_deliveries`."""
-        for data in datagrams:
-            self.receive_datagram(data, sender, now)
+        if not self._is_closed:
+            receive = self._fast_receive.receive
+            for data in datagrams:
+                frame = receive(data, sender, now)
+                if frame is not None:
+                    self._receiver.receive_frame(frame, sender, now, len(data))
         return self._deliveries.take() if self._deliveries.touched else []
 
     def receive_frame(

@@ -27,6 +27,14 @@ from jsonbus.core.wire.encode_messages import (
     encode_marks,
     encode_message,
 )
+from jsonbus.core.wire.items import (
+    Keep,
+    lacks_sequence,
+    make_item,
+    number_item,
+    split_item,
+    write_items,
+)
 from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX, RESERVED_PREFIX
 
 T = TypeVar("T")
@@ -48,10 +56,8 @@ _RESERVED_START = b'{"topic":"' + RESERVED_PREFIX.encode()
 _SEPARATOR_BYTES = 2  # between messages of a batch: a bracket and a comma
 
 
-class _Item(bytes):
-    """An item of a batch, with marks or an escaped topic, that knows its parts."""
-
-    parts: tuple[bytes, bytes, bytes]  # topic and payload, as JSON, and the marks of a header
+#: Sequences take few bytes more than this lets expect: so many messages never wait together.
+_SEQUENCES_AHEAD = 1000
 
 
 class Outbox:
@@ -67,7 +73,7 @@ class Outbox:
         fast_publish: FastPublish,
     ) -> None:
         self._stamp = stamp
-        self._fast_publish = fast_publish
+        self.fast_publish = fast_publish
         self._per_datagram = BATCH_MESSAGES_MAX  # messages like the last ones that fill one
         self.allow_bytes(datagram_bytes_max)
         self._queued = fast_publish.queued
@@ -81,6 +87,8 @@ class Outbox:
         #: When the last datagram that counts as a heartbeat was sent.
         self.last_sent_at = -math.inf
         self._silent = 0  # datagrams in `_ready` that do not count as a heartbeat
+        self._keep: Keep | None = None
+        self._item_bytes = _SEPARATOR_BYTES  # what an item takes besides its own bytes, at most
 
     @property
     def has_output(self) -> bool:
@@ -110,12 +118,29 @@ class Outbox:
     def messages_put(self) -> int:
         return self.messages_sent + len(self._queued)
 
+    @property
+    def queued(self) -> tuple[int, int]:
+        """How many messages wait to be packed, and their bytes."""
+        return len(self._queued), self._measure()
+
+    def keep_by(self, keep: Keep) -> None:
+        """From now on there are reliable messages, kept by this."""
+        if self._keep is None:
+            self._keep = keep
+            self.expect_sequences(0)
+
+    def expect_sequences(self, top: int) -> int:
+        """Leave room for sequences that go on from there; return when to call this again."""
+        expected = 2 * top + _SEQUENCES_AHEAD
+        self._item_bytes = _SEPARATOR_BYTES + len(str(expected))
+        return expected // 2
+
     def fill_datagrams(self, count: int) -> None:
         """Let so many datagrams make a batch, unless they would hold too many messages."""
         #: How many datagrams a batch fills: in a flood, several leave together.
         self.batch_datagrams = max(1, min(count, _BATCH_MESSAGES_MAX // self._per_datagram))
         self._batch_room = self.room_bytes * self.batch_datagrams
-        self._fast_publish.size_max = min(self._batch_room // _SIZE_SHARE, self.room_bytes)
+        self.fast_publish.size_max = min(self._batch_room // _SIZE_SHARE, self.room_bytes)
 
     def list_room_bytes(self, datagram_bytes_max: int) -> int:
         """Return the bytes that the entries of a list may take in one datagram of this node."""
@@ -132,8 +157,8 @@ class Outbox:
         self.room_bytes = datagram_bytes_max - BATCH_OVERHEAD_BYTES + saved
         self._slice_room = datagram_bytes_max - FRAGMENT_OVERHEAD_BYTES + saved
         self._whole_room = whole_bytes_max - MESSAGE_OVERHEAD_BYTES + saved
-        self._fast_publish.whole_max = self._whole_room
-        self._fast_publish.alone_min = self.room_bytes // 2
+        self.fast_publish.whole_max = self._whole_room
+        self.fast_publish.alone_min = self.room_bytes // 2
         self.fill_datagrams(1)
 
     def shares(self, now: float) -> bool:
@@ -146,26 +171,19 @@ class Outbox:
         payload: bytes,
         now: float,
         *,
-        sequence: int | None = None,
+        is_reliable: bool = False,
         is_retained: bool = False,
     ) -> int:
-        """Add a message and return its number. The prefix is the topic's: `["topic",`.
-
-        `sequence` is that of a reliable topic.
-        """
-        in_batch = in_header = b""
-        if is_retained or sequence is not None:
-            in_batch, in_header = encode_marks(sequence, is_retained)
-        size = len(prefix) + len(payload) + len(in_batch) + _SEPARATOR_BYTES
+        """Add a message and return its number. The prefix is the topic's: `["topic",`."""
+        item = prefix + payload
+        if is_reliable or is_retained or ESCAPE in prefix:
+            item = make_item(prefix, payload, is_reliable=is_reliable, is_retained=is_retained)
+        size = len(item) + self._item_bytes
         if size > self._whole_room and (size > _WHOLE_ROOM_MAX or self.shares(now)):
-            self.put_text(b"".join((prefix, payload, in_batch, b"]")), now, sequence)
+            self._put_large(item, now)
             return self.messages_sent
-        item = prefix + payload + in_batch
-        if in_batch or ESCAPE in prefix:
-            item = _Item(item)
-            item.parts = (prefix[1:-1], payload, in_header)
         if self._measure() + size > self._batch_room or now < self._unbatched_until:
-            self._pack(now)
+            self.pack(now)
         queued = self._queued
         queued.append(item)
         place = len(queued) - 1
@@ -173,14 +191,24 @@ class Outbox:
             place -= 1  # another thread added a message after this one
         number = self.messages_sent + 1 + place
         if self._measure() + size > self._batch_room or now < self._unbatched_until:
-            self._pack(now)  # no room for another message of this size, so do not wait
+            self.pack(now)  # no room for another message of this size, so do not wait
         return number
 
     def put_text(self, text: bytes, now: float, sequence: int | None = None) -> None:
         """Add a message that is encoded already, in slices, however large it is."""
-        self._pack(now)
+        self.pack(now)
         self.messages_sent += 1
         self.put_slices(text, self.messages_sent, sequence, now)
+
+    def _put_large(self, item: bytes, now: float) -> None:
+        """Add a message that fits no datagram."""
+        if self._keep is None or not lacks_sequence(item):
+            self.put_text(item + b"]", now)
+            return
+        self.pack(now)
+        number = self.messages_sent + 1
+        text, sequence, mark = number_item(item, number, self._keep, now)
+        self.put_text(b"%b,%d%b]" % (text[1:], sequence, mark), now, sequence)
 
     def put_slices(
         self,
@@ -220,14 +248,14 @@ class Outbox:
         compare its lists that much later.
         """
         if self._queued:
-            self._pack(now)
+            self.pack(now)
         self._add(control.encode(self._stamp, self.messages_sent + 1, self._sent_us(now)))
         self._silent += not counts_as_heartbeat
 
     def send_unbatched(self, until: float) -> None:
         """Send one message per datagram until then: a plain peer is here and reads no batches."""
         self._unbatched_until = max(self._unbatched_until, until)
-        self._fast_publish.forget()
+        self.fast_publish.forget()
 
     def take(self, now: float, *, keeps_rest: bool = False) -> list[bytes]:
         """Return all datagrams, in the order in which they must be sent.
@@ -235,7 +263,7 @@ class Outbox:
         With `keeps_rest`, messages that do not fill another datagram stay queued.
         """
         if self._queued:
-            self._pack(now, keeps_rest=keeps_rest)
+            self.pack(now, keeps_rest=keeps_rest)
         datagrams = self._ready
         if datagrams:
             self._ready = []
@@ -255,11 +283,11 @@ class Outbox:
         count = len(queued)
         if measured < count:
             self._measured_bytes += sum(map(len, queued[measured:count]))
-            self._measured_bytes += _SEPARATOR_BYTES * (count - measured)
+            self._measured_bytes += self._item_bytes * (count - measured)
             self._measured = count
         return self._measured_bytes
 
-    def _pack(self, now: float, *, keeps_rest: bool = False) -> None:
+    def pack(self, now: float, *, keeps_rest: bool = False) -> None:
         size = self._measure()
         count = self._measured
         if not count:
@@ -277,7 +305,7 @@ class Outbox:
         """Pack messages that do not fit into one datagram."""
         start, room = 0, self.room_bytes
         for place, item in enumerate(items):
-            size = len(item) + _SEPARATOR_BYTES
+            size = len(item) + self._item_bytes
             if place > start and (size > room or place - start == BATCH_MESSAGES_MAX):
                 self._add_messages(items[start:place], now)
                 start, room = place, self.room_bytes
@@ -295,15 +323,18 @@ class Outbox:
         sent_us = self._sent_us(now)
         if len(items) > 1:
             # The separator adds the closing bracket that each item lacks.
-            body = b"],".join(items) + b"]"
+            if self._keep is None:
+                body = b"],".join(items) + b"]"
+            else:
+                body = write_items(items, first, self._keep, now)
             self._add(encode_batch(self._stamp, body, first, sent_us))
             return
-        item = items[0]
-        if isinstance(item, _Item):
-            topic, payload, marks = item.parts
-        else:  # `["topic",payload`, with a topic without escapes
-            end = item.index(b'"', 2) + 1
-            topic, payload, marks = item[1:end], item[end + 1 :], b""
+        item, sequence = items[0], None
+        if self._keep is not None and lacks_sequence(item):
+            _, sequence, _ = number_item(item, first, self._keep, now)
+        topic, payload, is_retained = split_item(item)
+        is_marked = is_retained or sequence is not None
+        marks = encode_marks(sequence, is_retained)[1] if is_marked else b""
         self._add(encode_message(self._stamp, topic, payload, first, sent_us, marks))
 
     def _add(self, datagram: bytes) -> None:

@@ -20,6 +20,7 @@ from jsonbus.core.routing.router import Inbox, Route, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.values.retained import RetainedStore, RetainedValue
 from jsonbus.core.wire import codec
+from jsonbus.core.wire.items import RELIABLE_START
 from jsonbus.errors import ClosedError, PayloadTooLargeError
 
 Held = tuple[str, bytes, bool, bool]  # topic, payload, whether to be reliable, and retained
@@ -98,7 +99,7 @@ class Publisher:
         if inboxes:
             self._deliver_own(inboxes, route.topic, payload, number or None, now)
         elif is_sent and self._outbox.shares(now) and ESCAPE not in route.prefix:
-            self._fast_publish.prefixes[route.topic] = route.prefix
+            self._leave_prefix(route, now, is_reliable=is_reliable)
         if is_held:
             self._counters.messages_held += 1
             self._send_held(self._queue.put((route.topic, payload, is_reliable, is_retained)), now)
@@ -127,6 +128,15 @@ class Publisher:
         self._send_held(self._queue.take_all(), now)
         self._is_closed = True
         self._fast_publish.forget()
+
+    def _leave_prefix(self, route: Route, now: float, *, is_reliable: bool) -> None:
+        """Let the topic's next messages take the short way."""
+        if not is_reliable:
+            self._fast_publish.prefixes[route.topic] = route.prefix
+            return
+        prefixes = self._fast_publish.reliable_prefixes
+        if route.topic not in prefixes and self._reliable.is_at_ease(route.topic, now):
+            prefixes[route.topic] = RELIABLE_START + route.prefix
 
     def _deliver_own(
         self, inboxes: tuple[Inbox, ...], topic: str, payload: bytes, number: int | None, now: float

@@ -73,6 +73,7 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         self._fast_publish = self._node.fast_publish
         self._queued = self._fast_publish.queued
         self._prefix_of = self._fast_publish.prefixes.get
+        self._reliable_prefix_of = self._fast_publish.reliable_prefixes.get
 
     @property
     def name(self) -> str:

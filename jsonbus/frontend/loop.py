@@ -115,6 +115,10 @@ class BaseLoop(ABC, Generic[S, C]):
         """Have the receiver check whether a full mailbox still blocks it."""
 
     @abstractmethod
+    def set_timer(self, at: float) -> None:
+        """Have the node's timers served at that time at the latest. Lock held."""
+
+    @abstractmethod
     def tend_soon(self) -> None:
         """Have timers, output and events looked at."""
 

@@ -76,6 +76,8 @@ class BaseOutgoing:
         self._log = loop.log
         self._node_lock = loop.lock
         self._tend_soon = loop.tend_soon
+        self._reliable = loop.node.reliable
+        self._set_timer = loop.set_timer
         self._window = BatchWindow()
         self._unsent: deque[bytes] = deque()
         self._run: Sequence[bytes] = ()  # the first of them, which leave together
@@ -102,6 +104,12 @@ class BaseOutgoing:
         self._fast_publish.is_flood = window.is_flood
         if window.datagrams > 1 or self._outbox.batch_datagrams > 1:
             self._outbox.fill_datagrams(window.datagrams)
+
+    def _take_output(self, now: float, *, keeps_rest: bool = False) -> None:
+        """Take what the node wants to send. Lock held."""
+        self._unsent.extend(self._outbox.take(now, keeps_rest=keeps_rest))
+        if now < self._reliable.beats_at:  # reliable messages were among it
+            self._set_timer(self._reliable.beats_at)
 
     def _is_over_bound(self) -> bool:
         """Whether more output waits than may."""

@@ -35,9 +35,10 @@ LIMITS = {
     "History._asked": "HISTORY_MESSAGES_MAX",
     "History._order": "HISTORY_MESSAGES_MAX",
     "JoinQueue._messages": "HOLD_MESSAGES_MAX",
+    "KeptTopic.stretches": "HISTORY_TOPIC_MESSAGES_MAX",
     "Node._events": "EVENTS_MAX",
     "Reliable._partial": "PARTIAL_MAX",
-    "Reliable._wanted_slices": "PARTIAL_MAX",
+    "Repairs._wanted_slices": "PARTIAL_MAX",
     "Requests._replies": "REPLIES_KEPT_MAX",
     "RetainedCache._seen": "RETAINED_SEEN_MAX",
     "Roster._unlisted": "PEERS_UNLISTED_MAX",
@@ -49,7 +50,6 @@ LIMITS = {
     "Streams._gone": "STREAMS_MAX",
     "Streams.by_key": "STREAMS_MAX",
     "_Sender.done": "FRAGMENTS_DONE_MAX",
-    "_Topic.records": "HISTORY_TOPIC_MESSAGES_MAX",
 }
 
 _CONTAINERS = (dict, set, frozenset, list, deque)

@@ -75,29 +75,31 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
     def publish(
         self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None
     ) -> bool:
-        if retain or (self._is_reliable if reliable is None else reliable):
-            is_reliable = self._is_reliable if reliable is None else reliable
-            return self._publishing.publish(topic, value, reliable=is_reliable, retain=retain)
+        is_reliable = self._is_reliable if reliable is None else reliable
+        if retain:
+            return self._publishing.publish(topic, value, reliable=is_reliable, retain=True)
         # The fast path; core/fast_publish.py explains it.
         try:
-            prefix = self._prefix_of(topic)
+            prefix = self._reliable_prefix_of(topic) if is_reliable else self._prefix_of(topic)
             payload = dumps_plain(value) if prefix else b""
         except TypeError:
             # An invalid topic, or a value that takes more than one try.
-            return self._publishing.publish(topic, value)
+            return self._publishing.publish(topic, value, reliable=is_reliable)
         if prefix:
             if (
                 LETTER_OF_NULL in payload
                 and payload.partition(b"null")[1]
                 and find_nan(value) is not None
             ):
-                return self._publishing.publish(topic, value)
+                return self._publishing.publish(topic, value, reliable=is_reliable)
             fast_publish = self._fast_publish
             if (self._queued or fast_publish.is_flood) and len(payload) <= fast_publish.size_max:
                 self._queued.append(prefix + payload)
                 if len(self._queued) < fast_publish.limit:
                     return True
                 return self._publishing.flush_queued()
+            if is_reliable:
+                return self._publishing.publish(topic, value, reliable=True)
             if len(prefix) + len(payload) <= fast_publish.whole_max:
                 return self._publishing.publish_encoded(prefix, payload)
             if len(payload) <= self._config.value_bytes_max:
@@ -105,7 +107,7 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
         elif prefix is not None:
             next(self._fast_publish.suppressed)
             return False
-        return self._publishing.publish(topic, value)
+        return self._publishing.publish(topic, value, reliable=is_reliable)
 
     def request(self, topic: str, value: Any = None, timeout: float = 1.0) -> Any:
         return self._loop.requests.request(topic, value, check_seconds("timeout", timeout))

@@ -119,8 +119,8 @@ class Loop(BaseLoop[Subscription, "Channels"]):
                 events, deliveries = self._take_effects()
                 has_turn = self._outgoing.take_turn(now)
                 timer_at = self.node.timer_at()
-                if timer_at is not None and timer_at < self.tends_at:
-                    self.wake()
+                if timer_at is not None:
+                    self.set_timer(timer_at)
             if has_turn and not self._outgoing.send(math.inf):
                 self.wake()
         except BaseException:
@@ -162,6 +162,11 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         self._receiving.wake()
 
     tend_soon = wake
+
+    def set_timer(self, at: float) -> None:
+        if at < self.tends_at:
+            self.tends_at = at  # once it looks it knows better
+            self.wake()
 
     def wake_to_flush(self) -> None:
         """Have the receive thread check when to send batched messages."""

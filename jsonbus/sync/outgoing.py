@@ -132,7 +132,7 @@ class Outgoing(BaseOutgoing):
 
     def drop_queued(self) -> None:
         """Count messages that came too late to be sent. Lock held."""
-        self._unsent.extend(self._outbox.take(time.monotonic()))
+        self._take_output(time.monotonic())
 
     def _batches(self, now: float) -> bool:
         """Return whether the message just published waits for others. Lock held."""
@@ -167,7 +167,7 @@ class Outgoing(BaseOutgoing):
                 return False
             is_young = self._is_flush_planned and now < self._window.until
             self._open_window(now)
-            self._unsent.extend(self._outbox.take(now, keeps_rest=is_young))
+            self._take_output(now, keeps_rest=is_young)
             if self._waiting:
                 self._room.notify_all()
         self._holder = me
@@ -247,7 +247,7 @@ class Outgoing(BaseOutgoing):
             # A thread in the middle of a send must be out before the sockets are closed.
             while self._holder is not None and time.monotonic() < deadline + 2 * ROOM_WAIT_S:
                 self._wait(ROOM_WAIT_S)
-            self._unsent.extend(self._outbox.take(time.monotonic()))
+            self._take_output(time.monotonic())
             self._room.notify_all()
 
     def _help(self, deadline: float) -> None:

@@ -53,8 +53,8 @@ class Publishing:
                             return False
                         deliveries = node.take_deliveries()
                         has_turn = node.outbox.has_output and outgoing.take_turn_or_wait(now)
-                        if reliable and now + BEAT_MIN_S < self._loop.tends_at:
-                            self._loop.wake()
+                        if reliable:
+                            self._loop.set_timer(now + BEAT_MIN_S)
                         break
                     node.counters.reliable_waits += 1
                 # Subscribers request earlier messages again: they must not be pushed out.
@@ -123,7 +123,8 @@ class Publishing:
         """Before closing: stay until nodes could request the last reliable messages again."""
         while True:
             with self._lock:
-                pause_s = min(self._node.reliable.needed_until, deadline) - monotonic()
+                now = monotonic()
+                pause_s = min(self._node.reliable.needed_until(now), deadline) - now
                 if pause_s <= 0 or self.is_closing:
                     return
             self._loop.workers.will_wait()

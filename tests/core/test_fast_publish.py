@@ -353,3 +353,105 @@ def test_asking_does_not_count(script: list[bool]) -> None:
             next(fast_publish.suppressed)
             suppressed += 1
     assert fast_publish.count_suppressed() == suppressed
+
+
+# --- Reliable messages ----------------------------------------------------------------------------
+
+
+def send_reliably(link: Link, node: Node, topic: str, value: object) -> bool:
+    """As a front end does it; whether it took the short way."""
+    prefix = node.fast_publish.reliable_prefixes.get(topic)
+    if prefix:
+        node.fast_publish.queued.append(prefix + dumps(value))
+    else:
+        node.publish(topic, value, link.now, is_reliable=True)
+    return bool(prefix)
+
+
+def positions(link: Link, name: str) -> list[tuple[object, int | None]]:
+    return [(message.value, message.position) for message in link.received[name]]
+
+
+def test_reliable_messages_take_the_short_way_from_the_second_on_and_keep_their_order() -> None:
+    link = Link()
+    a, _ = make_pair(link, "t")
+    short = []
+    for number in range(10):
+        short.append(send_reliably(link, a, "t", number))
+        if number % 3 == 0:
+            link.move()
+    link.move()
+    assert short == [False] + [True] * 9
+    assert positions(link, "b") == [(number, number + 1) for number in range(10)]
+    assert a.view.stats()["messages_kept_for_repair"] == 10
+
+
+def test_short_and_long_way_of_one_topic_share_their_sequences() -> None:
+    link = Link()
+    a, _ = make_pair(link, "t")
+    for number in range(40):
+        if number % 4 == 3:
+            a.publish("t", number, link.now, is_reliable=True, is_retained=number % 8 == 7)
+        elif number % 5 == 4:
+            a.publish("t", number, link.now)
+        else:
+            send_reliably(link, a, "t", number)
+    link.move()
+    got = positions(link, "b")
+    assert [value for value, _ in got] == list(range(40))
+    reliable = [position for _, position in got if position is not None]
+    assert reliable == list(range(1, len(reliable) + 1))
+    assert len(reliable) > 30
+
+
+def test_short_way_of_reliable_messages_ends_when_a_subscription_changes() -> None:
+    link = Link()
+    a, b = make_pair(link, "t")
+    for number in range(3):
+        send_reliably(link, a, "t", number)
+        link.move()
+    assert a.fast_publish.reliable_prefixes
+    b.unsubscribe("t", "sink", link.now)
+    link.run(1)
+    assert a.fast_publish.reliable_prefixes == {}
+    assert a.publish("t", "unsent", link.now, is_reliable=True) is False
+    assert a.view.stats()["messages_kept_for_repair"] == 4
+
+
+def test_short_way_of_reliable_messages_ends_while_messages_are_asked_for() -> None:
+    link = Link()
+    a, _ = make_pair(link, "t")
+    for number in range(3):
+        send_reliably(link, a, "t", number)
+        link.move()
+    link.drop = lambda sender, receiver, frame: isinstance(frame, MessagesFrame)
+    send_reliably(link, a, "t", "lost")
+    link.move()
+    link.heal()
+    send_reliably(link, a, "t", "after")
+    link.move()
+    link.run(0.1)
+    assert a.fast_publish.reliable_prefixes == {}
+    assert not send_reliably(link, a, "t", "slow")
+    link.run(10)
+    short = [send_reliably(link, a, "t", "quick") for _ in range(3)]
+    link.move()
+    assert short[-1]
+    expected = [0, 1, 2, "lost", "after", "slow", "quick", "quick", "quick"]
+    assert positions(link, "b") == [(value, n) for n, value in enumerate(expected, 1)]
+
+
+def test_unsent_message_comes_after_those_of_its_topic_that_wait() -> None:
+    link = Link()
+    a, b = make_pair(link, "t")
+    for number in range(3):
+        send_reliably(link, a, "t", number)
+        link.move()
+    assert send_reliably(link, a, "t", "waits")
+    a.reliable.keep_unsent(a._router.route("t"), b'"unsent"', link.now, is_retained=False)
+    link.move()
+    assert positions(link, "b")[-1] == ("waits", 4)
+    assert send_reliably(link, a, "t", "next")
+    link.move()
+    link.run(1)
+    assert positions(link, "b")[-2:] == [("unsent", 5), ("next", 6)]

@@ -60,7 +60,7 @@ from jsonbus.core.membership import (
     subscription_list,
 )
 from jsonbus.core.node import Node
-from jsonbus.core.reliable import history, reliable, streams
+from jsonbus.core.reliable import history, repairs, streams
 from jsonbus.core.routing import subscriptions
 from jsonbus.core.rpc import requests
 from jsonbus.core.values import fragments, retained
@@ -351,12 +351,12 @@ def naks_are_never_sent(patch: MonkeyPatch) -> None:
 
 @breaks(ReliableIsExact, 7, "master")
 def naks_are_never_answered(patch: MonkeyPatch) -> None:
-    omit(patch, reliable.Reliable, "_repair")
+    omit(patch, repairs.Repairs, "send")
 
 
 @breaks(ProbesArrive, 1, "basic")
 def beats_are_never_sent(patch: MonkeyPatch) -> None:
-    omit(patch, reliable.Reliable, "_send_beats")
+    omit(patch, repairs.Repairs, "send_beats")
 
 
 @breaks(ReliableIsExact, 2, "master")
@@ -381,8 +381,7 @@ def losses_are_skipped(patch: MonkeyPatch) -> None:
 
 @breaks(ReliableIsExact, 0, "basic")
 def sequences_are_reused(patch: MonkeyPatch) -> None:
-    patch.setattr(history.History, "next_sequence", lambda self, topic: 1)
-    omit(patch, history.History, "keep")
+    patch.setattr(history.History, "keep", lambda self, *message: 1)
 
 
 @breaks(BuffersAreBounded, 0, "master")

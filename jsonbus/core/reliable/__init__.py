@@ -7,6 +7,8 @@ The files, in the order in which a message meets them:
 
 - `reliable.py`: connects the rest with the node: publish, receive, NAK, repair, beat, timers;
 - `history.py`: the publisher's side: messages kept for repair, and the beats that follow them;
+- `kept.py`: what it keeps of one topic: messages that left together, in one step;
+- `repairs.py`: the answers: messages that are sent again, and beats;
 - `pace.py`: how the publisher slows down while NAKs come in;
 - `streams.py`: the subscriber's side: all streams, their timers, and the NAKs they send;
 - `claims.py`: which subscription to a topic is the oldest, and so where a stream begins;

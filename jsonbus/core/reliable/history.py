@@ -24,14 +24,17 @@ until the subscribers keep up; without NAKs it falls back. Repairs are paced as 
 of a message that was asked for starts again, as it may be asked for once more.
 
 A publisher that does not wait is still bounded: the oldest messages are pushed out, and counted.
+
+Messages that leave together are kept together (kept.py), in one step for all of them. A publisher
+that is *at ease* need not look for room before each: the next megabyte surely finds it. That is
+found out once for half of it, and never while NAKs come.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from jsonbus.core.limits import (
     BEAT_ANNOUNCE_S,
@@ -52,6 +55,7 @@ from jsonbus.core.limits import (
     REPAIRS_PER_NAK,
     TIMER_SLACK_S,
 )
+from jsonbus.core.reliable.kept import HistoryRecord, KeptTopic, Stretch, oldest
 from jsonbus.core.reliable.pace import Pace, RepairCredit
 from jsonbus.core.routing.matching import is_pattern, matches
 from jsonbus.core.timers import Deadlines
@@ -59,109 +63,68 @@ from jsonbus.core.timers import Deadlines
 Range = tuple[int, int]  # first and last sequence
 Beat = tuple[str, int, int]  # topic, its last sequence, the first one that is still kept
 
-_EXPIRY_INTERVAL_S = 1.0  # looking for expired records with every message would be a waste
+_EXPIRY_INTERVAL_S = 1.0  # looking for expired messages with every new one would be a waste
 
-
-@dataclass(slots=True, eq=False)
-class HistoryRecord:
-    """A kept message. `text` and `mark` belong to the caller; see above for `number`."""
-
-    topic: str
-    sequence: int
-    number: int
-    text: bytes
-    kept_at: float
-    mark: bytes = b""
-    repaired_at: float = -math.inf
-    is_asked: bool = False  # and will be sent again
-
-    def free_at(self, keep_s: float) -> float:
-        """When it may be pushed out."""
-        kept_until = max(self.kept_at, self.repaired_at) + keep_s
-        return min(kept_until, self.kept_at + HISTORY_AGE_S)
-
-
-class _Topic:
-    """The records of one topic: the sequences from `first` to `last`, without holes."""
-
-    __slots__ = (
-        "beat_s",
-        "beaten_at",
-        "beats_until",
-        "first",
-        "is_unsent",
-        "last",
-        "name",
-        "records",
-        "size_bytes",
-    )
-
-    def __init__(self, name: str, last: int) -> None:
-        self.name = name
-        self.first = last + 1
-        self.last = last
-        self.records: dict[int, HistoryRecord] = {}
-        self.size_bytes = 0
-        self.beat_s = BEAT_MIN_S
-        self.beaten_at = -math.inf
-        self.beats_until = -math.inf  # often until then, and as long as it has records
-        self.is_unsent = False  # nobody wants it, so nobody needs its beats
-
-    def in_order(self) -> Iterator[HistoryRecord]:
-        return map(self.records.__getitem__, range(self.first, self.last + 1))
+#: How far ahead it looks for room, several times a batch, and how often if there is none.
+_LOOK_BYTES = 1 << 20
+_LOOK_AGAIN_S = 0.01
 
 
 class History:
     """The reliable topics that one node publishes."""
 
     def __init__(self) -> None:
-        self.topics: dict[str, _Topic] = {}
-        #: All records, oldest first. An OrderedDict, as those of one topic leave from the middle.
-        self._order: OrderedDict[HistoryRecord, None] = OrderedDict()
-        self._beats: Deadlines[_Topic] = Deadlines()
+        self.topics: dict[str, KeptTopic] = {}
+        #: All stretches, oldest first. An OrderedDict, as those of one topic leave from the middle.
+        self._order: OrderedDict[Stretch, None] = OrderedDict()
+        self._count = 0  # messages kept
+        self._beats: Deadlines[KeptTopic] = Deadlines()
         #: The highest sequence of a forgotten topic. Should it come back, it goes on above: from 1
         #: again, its messages would be taken for repeats.
         self._floor = 0
         self._expiry_at = -math.inf
+        self._slack_bytes = 0
+        self.is_tight = False  # the topic that was kept last is not at ease
+        self._slack_at = -math.inf  # when to look for slack again
         self.pace = Pace()
-        self._asked: deque[HistoryRecord] = deque()
+        self._asked: deque[tuple[Stretch, int]] = deque()
         self._credit = RepairCredit()
-        #: Bytes of all records, with the overhead of keeping them.
+        #: Bytes of all messages, with the overhead of keeping them.
         self.size_bytes = 0
+        #: The highest sequence of any topic.
+        self.top = 0
         #: Messages sent again; asked for, but gone; pushed out before their keep time was over.
         self.repaired = self.unavailable = self.pushed_out = 0
 
     def __len__(self) -> int:
         """Messages kept."""
-        return len(self._order)
+        return self._count
 
     # --- Publishing ------------------------------------------------------------------------------
 
-    def next_sequence(self, topic: str) -> int:
-        """Return the sequence of the topic's next message; `keep`, the very next call, uses it up.
-
-        A caller that fails in between, to encode the message, say, leaves no gap.
-        """
-        return (self.topics.get(topic) or self._begin(topic)).last + 1
+    def begin(self, topic: str) -> None:
+        """Note that messages of this topic will be kept."""
+        if topic not in self.topics:
+            self._begin(topic)
 
     def keep(
-        self,
-        topic: str,
-        sequence: int,
-        number: int,
-        text: bytes,
-        now: float,
-        *,
-        is_retained: bool = False,
-    ) -> None:
-        """Keep a message that has the `next_sequence` of its topic."""
-        state = self.topics[topic]
-        assert sequence == state.last + 1
-        record = HistoryRecord(topic, sequence, number, text, now, b",1" if is_retained else b"")
-        state.last = sequence
-        state.records[sequence] = record
-        self._order[record] = None
-        size = len(text) + RECORD_OVERHEAD_BYTES
+        self, topic: str, texts: tuple[bytes, ...], number: int, now: float, mark: bytes = b""
+    ) -> int:
+        """Keep messages of a topic; return the sequence of the first, the next ones follow.
+
+        `number` is that of the first one, too. A message that is unsent comes alone.
+        """
+        state = self.topics.get(topic) or self._begin(topic)
+        first = state.last + 1
+        stretch = Stretch(topic, first, number, texts, now, mark)
+        state.stretches.append(stretch)
+        self._order[stretch] = None
+        count = len(texts)
+        state.last += count
+        self._count += count
+        if state.last > self.top:
+            self.top = state.last
+        size = sum(map(len, texts)) + RECORD_OVERHEAD_BYTES * count
         state.size_bytes += size
         self.size_bytes += size
         if number > 0:
@@ -172,33 +135,52 @@ class History:
             state.is_unsent = True
             self._beats.bring_forward(state, now + BEAT_MAX_S)  # for expiry
         if self.pace.peak_s > HISTORY_KEEP_MIN_S:
-            self.pace.count(size, now)
+            self.pace.count(size, now, count)
         if (
             self.size_bytes > HISTORY_BYTES_MAX
             or state.size_bytes > HISTORY_TOPIC_BYTES_MAX
-            or len(self._order) > HISTORY_MESSAGES_MAX
-            or len(state.records) > HISTORY_TOPIC_MESSAGES_MAX
+            or self._count > HISTORY_MESSAGES_MAX
+            or state.last - state.first >= HISTORY_TOPIC_MESSAGES_MAX
         ):
             self._push_out(state, now)
+        state.slack_bytes -= size
+        self._slack_bytes -= size
+        is_over = state.slack_bytes < 0 or self._slack_bytes < 0
+        self.is_tight = is_over and not self._find_slack(state, now)
         if now >= self._expiry_at:
             self._expire(now)
+        return first
 
-    def room_at(self, topic: str, size_bytes: int, now: float) -> float:
-        """When a message of that size may be published on that topic; `now` if at once."""
+    def room_at(self, topic: str, size_bytes: int, now: float, count: int = 1) -> float:
+        """When so many messages of that size in all may be published on that topic; `now` if at
+        once.
+        """
         state = self.topics.get(topic)
-        size = size_bytes + RECORD_OVERHEAD_BYTES
-        at = now if self.pace.peak_s == HISTORY_KEEP_MIN_S else self.pace.free_at(now)
+        size = size_bytes + RECORD_OVERHEAD_BYTES * count
+        at = now
+        if self.pace.peak_s > HISTORY_KEEP_MIN_S:
+            at = self.pace.free_at(now, size, count - 1)
         over = self.size_bytes + size - HISTORY_BYTES_MAX
-        count = len(self._order) + 1 - HISTORY_MESSAGES_MAX
-        if over > 0 or count > 0:
-            at = self._free_at(self._order, over, count, at)
+        too_many = self._count + count - HISTORY_MESSAGES_MAX
+        if over > 0 or too_many > 0:
+            at = self._free_at(self._order, over, too_many, at)
         if state is None:
             return at
         over = state.size_bytes + size - HISTORY_TOPIC_BYTES_MAX
-        count = len(state.records) + 1 - HISTORY_TOPIC_MESSAGES_MAX
-        if over > 0 or count > 0:
-            at = self._free_at(state.in_order(), over, count, at)
+        too_many = len(state) + count - HISTORY_TOPIC_MESSAGES_MAX
+        if over > 0 or too_many > 0:
+            at = self._free_at(state.stretches, over, too_many, at)
         return at
+
+    def is_at_ease(self, topic: str, now: float) -> bool:
+        """Whether the topic's next batch surely finds room, without looking at each message."""
+        state = self.topics.get(topic)
+        return (
+            state is not None
+            and state.slack_bytes >= 0
+            and self._slack_bytes >= 0
+            and self.pace.keep_s(now) == HISTORY_KEEP_MIN_S
+        )
 
     # --- Repairing -------------------------------------------------------------------------------
 
@@ -216,14 +198,14 @@ class History:
         for first, last in ranges[:NAK_RANGES_MAX]:
             gone += max(0, min(last + 1, state.first) - first)
             start = max(first, state.first)
+            stretch = None
             for sequence in range(start, min(last, state.last, start + looks - 1) + 1):
                 looks -= 1
-                record = state.records[sequence]
-                if not record.is_asked and now - record.repaired_at >= REPAIR_IGNORE_S:
-                    record.is_asked = True
-                    record.repaired_at = now  # or soon: its keep time starts again
-                    age_s = max(age_s, now - record.kept_at)
-                    self._asked.append(record)
+                if stretch is None or sequence >= stretch.first + len(stretch.texts):
+                    stretch = state.find(sequence)
+                if stretch.ask(sequence, now):
+                    age_s = max(age_s, now - stretch.kept_at)
+                    self._asked.append((stretch, sequence))
         # Who asks for more than there is wants to know how far the topic is.
         is_beyond = any(last > state.last for _, last in ranges)
         if gone or age_s >= 0:
@@ -246,13 +228,12 @@ class History:
         credit = self._credit
         credit.earn(self.pace.keep_s(now), now)
         while self._asked:
-            record = self._asked[0]
-            if record in self._order:
+            stretch, sequence = self._asked[0]
+            if sequence >= stretch.first:  # it was not pushed out
                 if credit.size_bytes <= 0:
                     break
+                record = stretch.repair(sequence, now)
                 credit.size_bytes -= len(record.text) + RECORD_OVERHEAD_BYTES
-                record.is_asked = False
-                record.repaired_at = now
                 records.append(record)
             self._asked.popleft()
         self.repaired += len(records)
@@ -290,7 +271,7 @@ class History:
             if not state.is_unsent:
                 beats.append((state.name, state.last, state.first))
                 state.beaten_at = now
-            if state.records or now < state.beats_until:
+            if state.stretches or now < state.beats_until:
                 state.beat_s = min(2 * state.beat_s, BEAT_MAX_S)
             elif state.is_unsent or state.beat_s > BEAT_LAST_S:
                 continue
@@ -301,50 +282,68 @@ class History:
 
     # --- Inside ----------------------------------------------------------------------------------
 
-    def _begin(self, topic: str) -> _Topic:
+    def _begin(self, topic: str) -> KeptTopic:
         if len(self.topics) >= HISTORY_TOPICS_MAX:
             self._forget_idle_topics()
-        state = self.topics[topic] = _Topic(topic, self._floor)
+        state = self.topics[topic] = KeptTopic(topic, self._floor)
         return state
 
     def _forget_idle_topics(self) -> None:
         """Forget all of them at once: a search for the oldest would cost more."""
         kept = {}
         for name, state in self.topics.items():
-            if state.records:
+            if state.stretches:
                 kept[name] = state
             else:
                 self._floor = max(self._floor, state.last)
                 self._beats.remove(state)
         self.topics = kept
 
-    def _free_at(self, records: Iterable[HistoryRecord], over: int, count: int, at: float) -> float:
+    def _find_slack(self, state: KeptTopic, now: float) -> bool:
+        """Find out for many messages ahead whether there will be room.
+
+        What may be pushed out now may also be later, unless NAKs come.
+        """
+        if now < self._slack_at:
+            return False
+        ahead = _LOOK_BYTES // RECORD_OVERHEAD_BYTES
+        is_small = ahead > HISTORY_TOPIC_MESSAGES_MAX
+        if is_small or self.room_at(state.name, _LOOK_BYTES, now, ahead) > now:
+            self._slack_at = now + _LOOK_AGAIN_S
+            return False
+        # Half of it: the batch that takes more than is left of that has the other half.
+        state.slack_bytes = self._slack_bytes = _LOOK_BYTES // 2
+        return True
+
+    def _free_at(self, stretches: Iterable[Stretch], over: int, count: int, at: float) -> float:
         """When so many bytes and messages of them may be pushed out."""
         keep_s = self.pace.keep_s(at)
-        for record in records:
-            if over <= 0 and count <= 0:
-                break
-            over -= len(record.text) + RECORD_OVERHEAD_BYTES
-            count -= 1
-            at = max(at, record.free_at(keep_s))
+        for stretch, taken in oldest(stretches, over, count):
+            at = max(at, stretch.all_free_at(taken, keep_s))
         return at
 
-    def _push_out(self, state: _Topic, now: float) -> None:
+    def _push_out(self, state: KeptTopic, now: float) -> None:
         """Make room. The message that was kept last stays, however large it is."""
+        over = state.size_bytes - HISTORY_TOPIC_BYTES_MAX
+        self._remove_oldest(state.stretches, over, len(state) - HISTORY_TOPIC_MESSAGES_MAX, now)
+        over = self.size_bytes - HISTORY_BYTES_MAX
+        self._remove_oldest(self._order, over, self._count - HISTORY_MESSAGES_MAX, now)
+
+    def _remove_oldest(
+        self, stretches: Iterable[Stretch], over: int, count: int, now: float
+    ) -> None:
+        """Remove so many bytes and messages of them, but never the very last."""
+        if over <= 0 and count <= 0:
+            return
         keep_s = self.pace.keep_s(now)
-        while len(state.records) > 1 and (
-            state.size_bytes > HISTORY_TOPIC_BYTES_MAX
-            or len(state.records) > HISTORY_TOPIC_MESSAGES_MAX
-        ):
-            oldest = state.records[state.first]
-            self.pushed_out += oldest.free_at(keep_s) > now
-            self._remove(oldest)
-        while len(self._order) > 1 and (
-            self.size_bytes > HISTORY_BYTES_MAX or len(self._order) > HISTORY_MESSAGES_MAX
-        ):
-            oldest = next(iter(self._order))
-            self.pushed_out += oldest.free_at(keep_s) > now
-            self._remove(oldest)
+        for stretch, taken in list(oldest(stretches, over, count)):
+            taken = min(taken, self._count - 1)
+            if stretch is self.topics[stretch.topic].stretches[-1] and stretches is not self._order:
+                taken = min(taken, len(stretch.texts) - 1)
+            if stretch.all_free_at(taken, keep_s) > now:
+                ages = range(stretch.first, stretch.first + taken)
+                self.pushed_out += sum(stretch.free_at(each, keep_s) > now for each in ages)
+            self._remove(stretch, taken)
 
     def _expire(self, now: float) -> None:
         self._expiry_at = now + _EXPIRY_INTERVAL_S
@@ -352,14 +351,20 @@ class History:
             oldest = next(iter(self._order))
             if oldest.kept_at + HISTORY_AGE_S > now:
                 break
-            self._remove(oldest)
+            self._remove(oldest, len(oldest.texts))
 
-    def _remove(self, oldest: HistoryRecord) -> None:
-        """Remove a record that is the oldest of its topic, too."""
+    def _remove(self, oldest: Stretch, count: int) -> None:
+        """Remove messages of a stretch that is the oldest of its topic, too."""
         state = self.topics[oldest.topic]
-        size = len(oldest.text) + RECORD_OVERHEAD_BYTES
-        del self._order[oldest]
-        del state.records[oldest.sequence]
-        state.first = oldest.sequence + 1
+        size = sum(map(len, oldest.texts[:count])) + RECORD_OVERHEAD_BYTES * count
+        if count == len(oldest.texts):
+            del self._order[oldest]
+            state.stretches.popleft()
+        oldest.texts = oldest.texts[count:]
+        oldest.first += count
+        if oldest.number > 0:
+            oldest.number += count
+        state.first = oldest.first
         state.size_bytes -= size
         self.size_bytes -= size
+        self._count -= count

@@ -54,17 +54,22 @@ class Pace:
         self.peak_s = min(max(keep_s, 2 * age_s), HISTORY_KEEP_MAX_S)
         self._nak_at = now
 
-    def count(self, size_bytes: int, now: float) -> None:
-        """Count a message, which takes its part of one full history per keep time.
+    def count(self, size_bytes: int, now: float, messages: int = 1) -> None:
+        """Count messages, which take their part of one full history per keep time.
 
         The keep time alone would let a flood come in bursts, as fast as ever, with long pauses.
         """
-        part = max(size_bytes / HISTORY_TOPIC_BYTES_MAX, 1 / HISTORY_TOPIC_MESSAGES_MAX)
-        self._ahead_at = max(self._ahead_at, now) + part * self.keep_s(now)
+        self._ahead_at = self._ahead_by(size_bytes, messages, now)
 
-    def free_at(self, now: float) -> float:
-        """Return when the next message may be sent."""
-        return max(now, self._ahead_at - PUBLISH_BURST_S)
+    def free_at(self, now: float, size_bytes: int = 0, messages: int = 0) -> float:
+        """Return when the next message may be sent, after so many that wait."""
+        return max(now, self._ahead_by(size_bytes, messages, now) - PUBLISH_BURST_S)
+
+    def _ahead_by(self, size_bytes: int, messages: int, now: float) -> float:
+        part = messages and max(
+            size_bytes / HISTORY_TOPIC_BYTES_MAX, messages / HISTORY_TOPIC_MESSAGES_MAX
+        )
+        return max(self._ahead_at, now) + part * self.keep_s(now)
 
 
 class RepairCredit:

@@ -1,9 +1,10 @@
 """Reliable topics: connects history and streams with the rest of a node.
 
-Publishing side: a message gets its topic's next sequence, leaves like any other, and is kept
-(history.py). A NAK that names this node is answered with what is still kept, or with a beat, which
-says how far its topics are. A message that nobody wants is counted and kept as well, once its topic
-was sent to somebody: who comes back from an absence gets it, or is told of the gap.
+Publishing side: a message leaves like any other; as its datagram is packed, it gets its topic's
+next sequence and is kept (wire/items.py, history.py). A NAK that names this node is answered with
+what is still kept, or with a beat, which says how far its topics are. A message that nobody wants
+is counted and kept as well, once its topic was sent to somebody: who comes back from an absence
+gets it, or is told of the gap.
 
 Receiving side: a message with a sequence goes through its stream (streams.py) before it reaches
 inboxes. A node asks for missing messages by NAKs, which everybody hears: the publisher and the
@@ -21,11 +22,12 @@ subscription to its topic: the next one begins another.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event, GapFound
 from jsonbus.core.limits import (
+    BEAT_MIN_S,
     CLAIM_MESSAGES_MAX,
     NEEDED_S,
     PARTIAL_MAX,
@@ -33,17 +35,18 @@ from jsonbus.core.limits import (
     STREAMS_EXPIRY_S,
 )
 from jsonbus.core.message import Message, Origin, make_message
-from jsonbus.core.outbox import Outbox, group_items
+from jsonbus.core.outbox import Outbox
 from jsonbus.core.reliable.claims import Claims
 from jsonbus.core.reliable.gaps import Key, Stream
-from jsonbus.core.reliable.history import Beat, History, HistoryRecord
+from jsonbus.core.reliable.history import History
+from jsonbus.core.reliable.repairs import Repairs
 from jsonbus.core.reliable.streams import IN_TURN, REFUSED, Nak, Streams
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing.router import Route, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.values.fragments import Fragments
 from jsonbus.core.values.fragments import Key as FragmentKey
-from jsonbus.core.wire.encode import encode_beat, encode_nak, encode_repair
+from jsonbus.core.wire.encode import encode_nak
 from jsonbus.core.wire.frames import (
     BeatFrame,
     Entry,
@@ -52,6 +55,7 @@ from jsonbus.core.wire.frames import (
     NakFrame,
     RepairFrame,
 )
+from jsonbus.core.wire.items import RELIABLE_START, RETAINED_MARK
 from jsonbus.core.wire.names import NAK_SLICES_MAX
 
 
@@ -75,6 +79,7 @@ class Reliable:
     ) -> None:
         self._own = (settings.node, settings.incarnation)
         self._outbox = outbox
+        self._fast_publish = outbox.fast_publish
         self._router = router
         self._roster = roster
         self._deliveries = router.deliveries
@@ -83,29 +88,27 @@ class Reliable:
         self._fragments = fragments
         #: The fragments of messages that have come in part, by stream and sequence.
         self._partial: dict[tuple[str, int, str | None, int], FragmentKey] = {}
-        #: Slices to send again of own messages that are not asked for whole, by topic and sequence.
-        self._wanted_slices: dict[tuple[str, int], set[int]] = {}
+        self._repairs = Repairs(outbox)
         self._history = History()
         self._streams = streams
         self._claims = Claims()
         self._expires_at = 0.0
-        #: Until when somebody may still ask for the messages that were sent last.
-        self.needed_until = -math.inf
+        self.beats_at = -math.inf  # after the messages that were sent last
+        self._needed_until = -math.inf
+        self._expected = 0  # the highest sequence that the outbox has room for
         self._is_used = False  # nodes without reliable topics have no costs
 
     # --- Publishing ------------------------------------------------------------------------------
 
     def publish(self, route: Route, payload: bytes, now: float, *, is_retained: bool) -> int:
         """Send a message and keep it for repairs; return its number."""
-        self._is_used = True
-        sequence = self._history.next_sequence(route.topic)
-        number = self._outbox.put_message(
-            route.prefix, payload, now, sequence=sequence, is_retained=is_retained
+        if route.topic not in self._history.topics:
+            self._is_used = True
+            self._outbox.keep_by(self._keep)
+            self._history.begin(route.topic)
+        return self._outbox.put_message(
+            route.prefix, payload, now, is_reliable=True, is_retained=is_retained
         )
-        text = route.prefix + payload
-        self._history.keep(route.topic, sequence, number, text, now, is_retained=is_retained)
-        self.needed_until = now + NEEDED_S
-        return number
 
     def has_begun(self, topic: str) -> bool:
         """Whether messages of that topic were sent, so that somebody may have a place in it."""
@@ -113,10 +116,29 @@ class Reliable:
 
     def keep_unsent(self, route: Route, payload: bytes, now: float, *, is_retained: bool) -> None:
         """Count and keep a message that nobody wants now, of a topic that has begun."""
-        sequence = self._history.next_sequence(route.topic)
+        self._outbox.pack(now)  # others of the topic have their sequences before
         number = -self._outbox.messages_put  # it comes after that message
-        text = route.prefix + payload
-        self._history.keep(route.topic, sequence, number, text, now, is_retained=is_retained)
+        mark = RETAINED_MARK if is_retained else b""
+        texts = (RELIABLE_START + route.prefix + payload,)
+        self._history.keep(route.topic, texts, number, now, mark)
+
+    def _keep(
+        self, topic: str, texts: tuple[bytes, ...], number: int, now: float, mark: bytes
+    ) -> int:
+        """Keep messages that are being sent; return the sequence of the first."""
+        history = self._history
+        sequence = history.keep(topic, texts, number, now, mark)
+        self._needed_until = now + NEEDED_S
+        self.beats_at = now + BEAT_MIN_S
+        if history.top > self._expected:
+            self._expected = self._outbox.expect_sequences(history.top)
+        if history.is_tight:
+            self._fast_publish.reliable_prefixes.clear()
+        return sequence
+
+    def is_at_ease(self, topic: str, now: float) -> bool:
+        """Whether the topic's next batch surely finds room."""
+        return self._history.is_at_ease(topic, now)
 
     def appeared(self, old: Entry | None, new: Entry, now: float) -> None:
         """A node is here (again), or wants something else: say how far the topics are for it."""
@@ -134,59 +156,29 @@ class Reliable:
 
     def room_at(self, topic: str, now: float) -> float:
         """When the topic's next message may be published without pushing out another too soon."""
-        return self._history.room_at(topic, 0, now)
+        count, size_bytes = self._outbox.queued  # they are not kept yet
+        return self._history.room_at(topic, size_bytes, now, count + 1)
+
+    def needed_until(self, now: float) -> float:
+        """Until when somebody may still ask for the messages that were sent last."""
+        self._outbox.pack(now)  # those that wait will be, too
+        return self._needed_until
 
     def receive_nak(self, frame: NakFrame, now: float) -> None:
         """Take a NAK: a node misses messages, of this node or of another one."""
         self._counters.naks_received += 1
         if (frame.node, frame.incarnation) == self._own:
-            self.needed_until = max(self.needed_until, now + NEEDED_S)
+            self._needed_until = max(self._needed_until, now + NEEDED_S)
             for missing in frame.topics:
-                if missing.slices or self._wanted_slices:
-                    self._note_slices(missing)
+                self._repairs.note_slices(missing)
                 records = self._history.take_nak(missing.topic, missing.ranges, now)
+                self._fast_publish.reliable_prefixes.clear()  # each message looks for room
                 if records:
-                    self._repair(records, now)
+                    self._repairs.send(records, now)
             return
         for topic, ranges, slices in frame.topics:
             if not slices:  # else this node may miss other slices, and asks for itself
                 self._streams.hear_nak((frame.node, frame.incarnation, topic), ranges, now)
-
-    def _note_slices(self, missing: MissingOfTopic) -> None:
-        """Note of which messages a subscriber needs only some slices."""
-        wanted = self._wanted_slices
-        named = {sequence: (start, bits) for sequence, start, bits in missing.slices}
-        for topic, sequence in [key for key in wanted if key[0] == missing.topic]:
-            if sequence not in named and any(a <= sequence <= b for a, b in missing.ranges):
-                del wanted[topic, sequence]  # another subscriber needs all of it
-        if len(wanted) > PARTIAL_MAX:
-            wanted.clear()
-        for sequence, (start, bits) in named.items():
-            indexes = {start + bit for bit in range(NAK_SLICES_MAX) if bits >> bit & 1}
-            wanted.setdefault((missing.topic, sequence), set()).update(indexes)
-
-    def _repair(self, records: Sequence[HistoryRecord], now: float) -> None:
-        items: list[bytes] = []
-        room = self._outbox.room_bytes
-        for record in records:
-            item = b"%b,%d,%d%b]" % (record.text, record.sequence, record.number, record.mark)
-            if len(item) < room:
-                items.append(item)
-            else:
-                self._repair_large(record, now)
-        for group in group_items(items, len, room):
-            self._outbox.put_control(encode_repair(group), now, counts_as_heartbeat=False)
-
-    def _repair_large(self, record: HistoryRecord, now: float) -> None:
-        # Byte for byte what was sent first: slices of both make up the message.
-        text = b"%b,%d%b]" % (record.text, record.sequence, record.mark)
-        wanted = self._wanted_slices.pop((record.topic, record.sequence), None)
-        if record.number < 0:  # slices need a number of their own
-            self._outbox.put_text(text, now, record.sequence)
-            record.number = self._outbox.messages_sent
-            return
-        is_wanted = None if wanted is None else wanted.__contains__
-        self._outbox.put_slices(text, record.number, record.sequence, now, is_wanted)
 
     # --- Receiving -------------------------------------------------------------------------------
 
@@ -207,6 +199,23 @@ class Reliable:
             self._streams.close(lambda topic: not local.subscribers_of(topic))
             if self._streams.ready:
                 self._deliver_ready()
+
+    def stream_in_order(
+        self, peer: Peer, route: Route, number: int
+    ) -> Stream[Message | None] | None:
+        """Return the stream if only sequences of messages from that number on need a look."""
+        streams = self._streams
+        stream = streams.by_key.get((peer.node, peer.incarnation, route.topic))
+        if (
+            stream is None
+            or stream.gaps
+            or streams.ready
+            or self._partial
+            or number < stream.floor
+            or not route.subscribers
+        ):
+            return None
+        return stream
 
     def receive(
         self,
@@ -308,8 +317,8 @@ class Reliable:
         if self._streams.lost or self._streams.ready:
             self._settle()
         if self._history.topics and self._history.timer_at() <= due:
-            self._repair(self._history.repairs(now), now)
-            self._send_beats(self._history.beats(now), now)
+            self._repairs.send(self._history.repairs(now), now)
+            self._repairs.send_beats(self._history.beats(now), now)
         if self._expires_at <= due:
             self._expires_at = now + STREAMS_EXPIRY_S
             self._streams.expire(now)
@@ -357,10 +366,6 @@ class Reliable:
                     return [MissingSlices(first, start, bits)]
         return []
 
-    def _send_beats(self, beats: Sequence[Beat], now: float) -> None:
-        for group in group_items(beats, _beat_bytes, self._outbox.room_bytes):
-            self._outbox.put_control(encode_beat(group), now, counts_as_heartbeat=False)
-
     def _open(self, key: Key, peer: Peer, sequence: int, now: float) -> Stream[Message | None]:
         """Begin a stream that is heard of at that sequence, with what may have been missed."""
         if not self._is_used or not self._streams.by_key:
@@ -392,9 +397,3 @@ class Reliable:
             if route is not None and route.inboxes:
                 self._deliveries.add_to_all(route.inboxes, message)
                 self._counters.messages_delivered += 1
-
-
-def _beat_bytes(beat: Beat) -> int:
-    """Return the bytes that a beat takes at most, should all of its topic be escaped."""
-    topic, last, first = beat
-    return 2 * len(topic.encode()) + len(f'["",{last},{first}],')

@@ -59,6 +59,12 @@ class Deliveries:
                 self.touched.append(inbox)
             inbox.messages.append(message)
 
+    def add_many(self, inboxes: tuple[Inbox, ...], messages: list[Message]) -> None:
+        for inbox in inboxes:
+            if not inbox.messages:
+                self.touched.append(inbox)
+            inbox.messages += messages
+
     def take(self) -> list[tuple[object, list[Message]]]:
         touched = self.touched
         if not touched:
@@ -116,11 +122,10 @@ class Router:
         #: Routes by topic, for the hot paths. Looked up with any received value; only topics are
         #: keys.
         self.routes: dict[Any, Route] = {}
-        #: All three are valid until subscriptions change: routes that need no filling; the first
-        #: bytes of datagrams whose single message a local subscription wants; and of those that
-        #: none wants, with the address they come from, the node that sends them.
+        #: Both are valid until subscriptions change: routes that need no filling; and of large
+        #: messages that no local subscription wants, by the first bytes of their datagram and its
+        #: sender, the node.
         self.current: dict[Any, Route] = {}
-        self.wanted: set[bytes] = set()
         self.unwanted: dict[tuple[bytes, tuple[str, int]], str] = {}
         self._fast_publish = fast_publish
         self._others = others
@@ -172,7 +177,6 @@ class Router:
         """Drop all cached results, because subscriptions changed."""
         self.generation += 1
         self.current.clear()
-        self.wanted.clear()
         self.unwanted.clear()
         self._fast_publish.forget()
 

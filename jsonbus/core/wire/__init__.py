@@ -11,6 +11,7 @@ order in which a received datagram meets them:
 - `decode_control.py`: frames without messages, among them lists and presence;
 - `fields.py`: checks of single fields, used by the decoders;
 - `frames.py`: what datagrams decode to, one class per type;
+- `items.py`: messages that wait to be packed, and their sequences;
 - `encode_messages.py`: messages, batches and fragments, and the stamp of the sender;
 - `encode.py`: all datagrams without messages, except the echoes that only the doctor sends.
 

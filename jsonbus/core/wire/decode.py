@@ -18,7 +18,6 @@ from jsonbus.core.wire.frames import Frame, Header, MessagesFrame
 from jsonbus.core.wire.names import (
     BATCH,
     DATAGRAM_BYTES_MAX,
-    HEADER_PEEK_BYTES,
     INTEGER_MAX,
     KEY_COUNTER,
     KEY_FIRST_MESSAGE,
@@ -141,49 +140,6 @@ def single_item(topic: str, payload: Any, jb: dict[str, Any]) -> list[Any]:
     if KEY_SEQUENCE in jb:
         return [topic, payload, jb[KEY_SEQUENCE]]
     return [topic, payload]
-
-
-def peek_topic(data: bytes) -> bytes | None:
-    """Return the topic of a datagram without parsing the rest; None if that is not possible.
-
-    Of a datagram that `decode` accepts, this is the topic that `decode` finds. It may also return
-    the topic of one that `decode` would refuse, because the rest was not read.
-    """
-    if not data.startswith(_TOPIC_START):
-        return None
-    start = len(_TOPIC_START)
-    end = data.find(b'"', start)
-    topic = data[start:end]
-    if end <= start or b"\\" in topic:
-        return None
-    # A second "topic" would replace the first, and may be spelt with \u escapes, the only ones
-    # that make letters. Whether such bytes are part of the payload, only parsing can tell.
-    if data.find(b'"topic"', end) >= 0:
-        return None
-    # One byte is found ten times faster than two, and most payloads have no backslash.
-    if data.find(b"\\", end) >= 0 and data.find(b"\\u", end) >= 0:
-        return None
-    return topic
-
-
-def peek_header(data: bytes) -> Header | None:
-    """Return the header of a datagram without parsing the rest; None if that is not possible.
-
-    It is found only where nodes of jsonbus write it: at the end, without further large fields.
-    In JSON text the bytes `,"jb":{` are always a key of some object; if what follows is one whole
-    object up to the last brace, that last brace closes the object with this key, and no later key
-    can replace it. So a "jb" inside of a payload is never taken for the header.
-    """
-    start = data.rfind(b',"jb":{', -HEADER_PEEK_BYTES)
-    if start < 0 or not data.endswith(b"}}"):
-        return None
-    try:
-        return _decode_header(codec.loads(data[start + 6 : -1]))
-    except (ValueError, DatagramError):
-        return None
-
-
-_TOPIC_START = b'{"topic":"'
 
 
 def _decode_header(jb: Any) -> Header:

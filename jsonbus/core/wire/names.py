@@ -137,10 +137,6 @@ SUMS_BYTES = BUCKETS * BUCKET_SUM_BITS // 8
 # it still fits the default datagram of 1,400 bytes beside the header.
 ERROR_CHARS_MAX = 250
 
-# How far from the end `peek_header` looks for the header: the longest that a node writes has 170
-# bytes.
-HEADER_PEEK_BYTES = 300
-
 # --- Names of nodes ------------------------------------------------------------------------------
 
 

@@ -32,9 +32,13 @@ def approx(instant: float) -> object:
 
 
 def publish(history: History, topic: str, text: bytes = b"1", now: float = NOW) -> int:
-    sequence = history.next_sequence(topic)
-    history.keep(topic, sequence, 900 + sequence, text, now)
-    return sequence
+    return publish_together(history, topic, [text], now)
+
+
+def publish_together(history: History, topic: str, texts: list[bytes], now: float = NOW) -> int:
+    """Messages that leave in one datagram; the sequence of the first."""
+    history.begin(topic)
+    return history.keep(topic, tuple(texts), 901 + history.topics[topic].last, now)
 
 
 def publish_many(history: History, topic: str, count: int, now: float = NOW) -> None:
@@ -61,10 +65,10 @@ def test_sequences_count_from_1_per_topic() -> None:
     assert [publish(history, "a"), publish(history, "a"), publish(history, "b")] == [1, 2, 1]
 
 
-def test_sequence_is_used_up_by_keeping_it() -> None:
+def test_messages_kept_together_have_sequences_that_follow_each_other() -> None:
     history = History()
-    assert history.next_sequence("a") == history.next_sequence("a") == 1
-    assert len(history) == 0
+    together = [publish_together(history, "a", [b"1", b"2", b"3"]) for _ in range(2)]
+    assert (together, publish(history, "a"), len(history)) == ([1, 4], 7, 7)
 
 
 def test_sequence_goes_on_when_the_history_has_expired() -> None:
@@ -72,7 +76,7 @@ def test_sequence_goes_on_when_the_history_has_expired() -> None:
     publish(history, "a")
     history.beats(NOW + HISTORY_AGE_S)
     assert len(history) == 0
-    assert history.next_sequence("a") == 2
+    assert publish(history, "a") == 2
 
 
 def test_topics_are_bounded_and_a_forgotten_one_never_goes_back(
@@ -86,7 +90,7 @@ def test_topics_are_bounded_and_a_forgotten_one_never_goes_back(
         at = NOW + 20 * (number + 2)
         publish(history, f"t{number}", now=at)
         assert len(history.topics) <= 10
-    assert history.next_sequence("long") > 5
+    assert publish(history, "long") > 5
     assert len(history._beats._at) <= 10
 
 
@@ -134,6 +138,32 @@ def test_one_message_is_kept_however_large(size: int) -> None:
     publish(history, "a")
     publish(history, "a", bytes(size))
     assert sequences(history.take_nak("a", [(1, 2)], NOW)) == [2]
+
+
+def test_as_many_of_those_kept_together_are_pushed_out_as_must_be() -> None:
+    history = History()
+    publish_together(history, "a", [b"1"] * 100)
+    for _ in range(HISTORY_TOPIC_MESSAGES_MAX // 50):
+        publish_together(history, "a", [b"1"] * 50)
+        assert len(history) <= HISTORY_TOPIC_MESSAGES_MAX
+    publish(history, "a")
+    assert len(history) == HISTORY_TOPIC_MESSAGES_MAX
+    first = history.topics["a"].first
+    (record,) = history.take_nak("a", [(first - 1, first)], NOW)
+    assert (record.sequence, record.number, record.text) == (first, 900 + first, b"1")
+    assert history.size_bytes == len(history) * (1 + RECORD_OVERHEAD_BYTES)
+
+
+def test_messages_kept_together_are_asked_for_and_sent_again_one_by_one() -> None:
+    history = History()
+    publish_together(history, "a", [b"%d" % number for number in range(10)])
+    records = history.take_nak("a", [(2, 3), (9, 9)], NOW)
+    assert [(each.sequence, each.number, each.text) for each in records] == [
+        (2, 902, b"1"),
+        (3, 903, b"2"),
+        (9, 909, b"8"),
+    ]
+    assert sequences(history.take_nak("a", [(1, 10)], NOW + 0.01)) == [1, 4, 5, 6, 7, 8, 10]
 
 
 def test_messages_expire_by_age() -> None:
@@ -472,3 +502,43 @@ def test_publishing_is_not_slowed_without_requests() -> None:
     for _ in range(1000):
         assert history.room_at("a", 1, NOW) == NOW
         publish(history, "a")
+
+
+# --- At ease --------------------------------------------------------------------------------------
+
+
+def test_publisher_is_at_ease_until_the_history_is_full_of_what_is_needed() -> None:
+    history = History()
+    assert not history.is_at_ease("a", NOW)  # nothing was sent yet
+    while not history.topics or history.is_at_ease("a", NOW):
+        assert history.room_at("a", 100 * 100, NOW, 100) == NOW
+        publish_together(history, "a", [bytes(100)] * 100)
+    assert history.pushed_out == 0
+    assert len(history) > HISTORY_TOPIC_MESSAGES_MAX * 0.8
+    publish(history, "a", now=NOW + HISTORY_KEEP_MIN_S + 0.02)
+    assert history.is_at_ease("a", NOW + HISTORY_KEEP_MIN_S + 0.02)
+
+
+def test_publisher_at_ease_pushes_nothing_out_too_early() -> None:
+    history = History()
+    now, at_ease = NOW, 0
+    for number in range(3_000):
+        topic = "ab"[number % 2]
+        now += 0.0001
+        if history.is_at_ease(topic, now):
+            at_ease += 1
+        else:
+            now = history.room_at(topic, 60 * 50, now, 60)
+        publish_together(history, topic, [bytes(50)] * 60, now)
+    assert history.pushed_out == 0
+    assert 100 < at_ease < 3_000
+
+
+def test_publisher_is_not_at_ease_while_requests_come() -> None:
+    history = History()
+    publish(history, "a")
+    assert history.is_at_ease("a", NOW)
+    history.take_nak("a", [(1, 1)], NOW + 0.01)
+    assert not history.is_at_ease("a", NOW + 0.01)
+    assert history.pace.keep_s(NOW + 10) == HISTORY_KEEP_MIN_S
+    assert history.is_at_ease("a", NOW + 10)

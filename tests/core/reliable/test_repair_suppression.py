@@ -47,8 +47,7 @@ class Crowd:
             self.later(self.now + self.rng.uniform(0.0001, 0.005), act)
 
     def publish(self, *, lost: bool = False) -> None:
-        sequence = self.history.next_sequence("a")
-        self.history.keep("a", sequence, sequence, b"1", self.now)
+        sequence = self.history.keep("a", (b"1",), 1, self.now)
         if not lost:
             self.send(sequence)
         self.await_beat()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonbus.core.wire import codec
-from jsonbus.core.wire.decode import CAUSES, decode, peek_header, peek_topic
+from jsonbus.core.wire.decode import CAUSES, decode
 from jsonbus.core.wire.frames import (
     ALL_BUCKETS,
     About,
@@ -53,9 +53,7 @@ from tests.core.wire.samples import SAMPLE_IDS, SAMPLES, encode_frame
 
 
 def decode_anything(data: bytes) -> Frame | None:
-    """The frame, or None if it was refused as it must be; peeks must agree with the frame."""
-    peeked_topic = peek_topic(data)
-    peeked_header = peek_header(data)
+    """The frame, or None if it was refused as it must be."""
     try:
         frame = decode(data)
     except DatagramError as error:
@@ -63,10 +61,6 @@ def decode_anything(data: bytes) -> Frame | None:
         assert len(str(error)) < 500
         return None
     assert isinstance(frame, Frame)
-    if peeked_header is not None:
-        assert peeked_header == frame.header
-    if peeked_topic is not None:
-        assert peeked_topic.decode() == codec.loads(data)["topic"]
     return frame
 
 

@@ -42,13 +42,18 @@ LOOPS: dict[str, dict[str, Callable[[int], pieces.Loop]]] = {
         "node-publish": pieces.node_publish,
         "node-publish-singly": pieces.node_publish_singly,
         "bus-publish": pieces.bus_publish,
+        "node-publish-reliable": pieces.node_publish_reliable,
+        "bus-publish-reliable": pieces.bus_publish_reliable,
     },
     "receive": {
         "floor-receive": pieces.floor_receive,
         "floor-receive-singly": pieces.floor_receive_singly,
         "node-receive": pieces.node_receive,
         "node-receive-singly": pieces.node_receive_singly,
+        "node-receive-slices": pieces.node_receive_slices,
         "bus-receive": pieces.bus_receive,
+        "node-receive-reliable": pieces.node_receive_reliable,
+        "bus-receive-reliable": pieces.bus_receive_reliable,
     },
     "refuse": {
         "node-suppress": pieces.node_suppress,

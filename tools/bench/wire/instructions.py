@@ -27,16 +27,21 @@ COUNTED: dict[str, tuple[str, str | None]] = {
     "floor-publish": ("publish, a bare program around orjson", None),
     "node-publish": ("publish (wanted), the core", "floor-publish"),
     "bus-publish": ("publish (wanted), Bus", "floor-publish"),
+    "node-publish-reliable": ("publish (reliable), the core", "node-publish"),
+    "bus-publish-reliable": ("publish (reliable), Bus", "bus-publish"),
     "node-suppress": ("publish (suppressed), the core", None),
     "floor-receive": ("receive batches, a bare program around orjson", None),
     "node-receive": ("receive batches, the core", "floor-receive"),
     "bus-receive": ("receive batches, Bus, to the handler", "floor-receive"),
+    "node-receive-reliable": ("receive reliable batches, the core", "node-receive"),
+    "bus-receive-reliable": ("receive reliable batches, Bus, to the handler", "bus-receive"),
+    "node-receive-slices": ("receive a slice of a large message, the core", None),
     "node-refuse": ("receive an unwanted 1.6 KB datagram, the core", None),
     "match-again": ("match a topic met before", None),
     "match-anew": ("match a new topic with 1,000 patterns", None),
 }
 #: What waits for others for a while is not slowed down with the rest: messages would not gather.
-BY_THE_CLOCK = ("bus-publish",)
+BY_THE_CLOCK = ("bus-publish", "bus-publish-reliable")
 
 
 def measure_instructions(

@@ -15,6 +15,7 @@ from typing import Any
 from orjson import dumps, loads
 
 import jsonbus
+from jsonbus.core.limits import HISTORY_TOPIC_MESSAGES_MAX
 from jsonbus.core.node import Node
 from jsonbus.core.routing.pattern_map import PatternMap
 from jsonbus.core.settings import NodeSettings
@@ -30,6 +31,7 @@ VALUE_JSON = dumps(SENSOR)
 TOPIC_JSON = dumps(TOPIC)
 PAIR = b"[%b,%b]" % (TOPIC_JSON, VALUE_JSON)
 UNWANTED_BYTES = 1600
+SLICED_BYTES = 1 << 20
 PATTERNS = 1000
 #: Far longer than any loop takes, under callgrind too.
 WAIT_S = 120.0
@@ -108,6 +110,13 @@ def node_publish(_prepared: int) -> Loop:
     return loop
 
 
+def node_publish_reliable(_prepared: int) -> Loop:
+    """With a history that is full, as in any long flood: each message pushes another one out."""
+    node = make_publisher_node()
+    _publish_reliably(node, HISTORY_TOPIC_MESSAGES_MAX, 0.0)
+    return lambda count: _publish_reliably(node, count, 1.0)
+
+
 def node_publish_singly(_prepared: int) -> Loop:
     node = make_publisher_node()
 
@@ -122,13 +131,11 @@ def node_publish_singly(_prepared: int) -> Loop:
 
 def bus_publish(_prepared: int) -> Loop:
     """`Bus.publish` until its datagrams are with the transport, which drops them."""
-    bus = _open_bus(ScriptedTransport())
+    return _publish_by(_open_bus(ScriptedTransport()))
 
-    def loop(count: int) -> None:
-        _repeat(count, bus.publish, TOPIC, SENSOR)
-        bus.flush()
 
-    return loop
+def bus_publish_reliable(_prepared: int) -> Loop:
+    return _publish_by(_open_bus(ScriptedTransport(), reliable=True))
 
 
 def node_suppress(_prepared: int) -> Loop:
@@ -159,6 +166,23 @@ def node_receive(prepared: int) -> Loop:
     return lambda count: _receive(node, datagrams[: count // MESSAGES_PER_SEND])
 
 
+def node_receive_reliable(prepared: int) -> Loop:
+    sender = make_publisher_node()
+    datagrams = list(_batches(sender, prepared, is_reliable=True))
+    node = make_subscriber_node(sender, TOPIC)
+    return lambda count: _receive(node, datagrams[: count // MESSAGES_PER_SEND])
+
+
+def node_receive_slices(prepared: int) -> Loop:
+    """One large message in so many slices after the other; each counts as a message here."""
+    sender = make_publisher_node()
+    slices: list[bytes] = []
+    while len(slices) < prepared:
+        slices += _singles(sender, "x" * SLICED_BYTES, 1)
+    node = make_subscriber_node(sender, TOPIC)
+    return lambda count: _receive(node, slices[:count])
+
+
 def node_receive_singly(prepared: int) -> Loop:
     sender = make_publisher_node()
     node, datagrams = make_subscriber_node(sender, TOPIC), list(_singles(sender, SENSOR, prepared))
@@ -176,9 +200,18 @@ def node_refuse(prepared: int) -> Loop:
 
 def bus_receive(prepared: int) -> Loop:
     """From the transport to a handler, by receive thread and worker."""
+    return _receive_by_bus(prepared, is_reliable=False)
+
+
+def bus_receive_reliable(prepared: int) -> Loop:
+    return _receive_by_bus(prepared, is_reliable=True)
+
+
+def _receive_by_bus(prepared: int, *, is_reliable: bool) -> Loop:
     sender = Node(NodeSettings("publisher", 1, "publisher", mode="basic"), random.Random(1))
     sender.open(0.0)
-    greeting, datagrams = sender.outbox.take(0.0), list(_batches(sender, prepared))
+    greeting = sender.outbox.take(0.0)
+    datagrams = list(_batches(sender, prepared, is_reliable=is_reliable))
     transport = ScriptedTransport()
     bus = _open_bus(transport)
     handled, expected, finished = 0, 0, threading.Event()
@@ -229,9 +262,25 @@ def close_buses() -> None:
 _buses: list[jsonbus.Bus] = []
 
 
-def _open_bus(transport: ScriptedTransport) -> jsonbus.Bus:
-    _buses.append(jsonbus.Bus.over(transport, mode="basic"))
+def _open_bus(transport: ScriptedTransport, *, reliable: bool = False) -> jsonbus.Bus:
+    _buses.append(jsonbus.Bus.over(transport, mode="basic", reliable=reliable))
     return _buses[-1]
+
+
+def _publish_by(bus: jsonbus.Bus) -> Loop:
+    def loop(count: int) -> None:
+        _repeat(count, bus.publish, TOPIC, SENSOR)
+        bus.flush()
+
+    return loop
+
+
+def _publish_reliably(node: Node, count: int, now: float) -> None:
+    publish, take = node.publish, node.outbox.take
+    for _ in range(count // MESSAGES_PER_SEND):
+        for _ in range(MESSAGES_PER_SEND):
+            publish(TOPIC, SENSOR, now, is_reliable=True)
+        take(now)
 
 
 def _repeat(count: int, function: Callable[..., Any], *arguments: Any) -> None:
@@ -250,10 +299,10 @@ def _receive(node: Node, datagrams: list[bytes]) -> None:
         take()
 
 
-def _batches(sender: Node, count: int) -> Iterator[bytes]:
+def _batches(sender: Node, count: int, *, is_reliable: bool = False) -> Iterator[bytes]:
     for _ in range(count // MESSAGES_PER_SEND):
         for _ in range(MESSAGES_PER_SEND):
-            sender.publish(TOPIC, SENSOR, 0.0)
+            sender.publish(TOPIC, SENSOR, 0.0, is_reliable=is_reliable)
         yield from sender.outbox.take(0.0)
 
 
