@@ -61,10 +61,9 @@ SILENCE_S = 0.5
 #: A joiner that got neither an answer nor silence stops waiting after this and sends everything.
 JOIN_S_MAX = 1.5
 
-#: Subscriptions made within this time travel in one announcement.
+#: Subscriptions made within this time travel in one announcement; and within this much more for
+#: each pattern of the node, ten times what it takes to announce it.
 CHANGE_GATHER_S = 0.005
-
-#: And this much longer for each pattern of the node: ten times what it takes to announce it.
 GATHER_PER_PATTERN_S = 0.00002
 
 #: Covered patterns that are named at a time (membership/naming.py), in bytes: some 300 topics, less

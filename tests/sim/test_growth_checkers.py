@@ -113,7 +113,8 @@ def test_a_version_without_a_reason_is_noticed() -> None:
     world.run_for(1.0)
     checker.finished()
     membership = first.core._membership
-    membership._overrule(2, first.local(world.clock.now))
+    entry = replace(membership.entry, version=membership.entry.version + 1)
+    membership._announcer.renew(entry, first.local(world.clock.now))
     with pytest.raises(BrokenInvariantError, match="first has version 3, for no more than 2"):
         checker.finished()
 

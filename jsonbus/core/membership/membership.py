@@ -35,18 +35,14 @@ from jsonbus.core.membership.joining import DOUBTING, Joining
 from jsonbus.core.membership.liveness import Liveness, lease_s
 from jsonbus.core.membership.plain import PlainPeers
 from jsonbus.core.membership.sharing import Sharing
-from jsonbus.core.membership.subscription_list import (
-    CHANGED,
-    FrozenList,
-    SubscriptionList,
-)
+from jsonbus.core.membership.subscription_list import CHANGED, FrozenList, SubscriptionList
 from jsonbus.core.outbox import Outbox
+from jsonbus.core.roster import Peer
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.frames import (
     ALL_BUCKETS,
     About,
     ByeFrame,
-    Digest,
     Entry,
     ListFrame,
     PresenceFrame,
@@ -239,13 +235,11 @@ class Membership:
         """Take agreement that changes nothing; False if the frame needs full treatment."""
         return not self._liveness.is_asking and self._agreement.try_confirm_unchanged(frame, now)
 
-    def try_confirm_again(
-        self, node: str, incarnation: int, digest: Digest | None, now: float
-    ) -> bool:
-        """The same for a presence that repeats an earlier one of that node."""
-        if self._liveness.is_asking or not self._agreement.try_confirm(digest):
+    def try_confirm_again(self, peer: Peer, now: float) -> bool:
+        """The same for a presence that repeats the one noted last of that peer."""
+        if self._liveness.is_asking or not self._agreement.try_confirm(peer.agreed_on):
             return False
-        return self.hear(node, incarnation, now)
+        return self.hear(peer.node, peer.incarnation, now)
 
     def accompany(self, node: str, now: float) -> bool:
         """Whether the presence of that node, which was confirmed, calls for one of this node."""
@@ -255,11 +249,11 @@ class Membership:
         header = frame.header
         assert header is not None
         digest = self.list.digest
-        is_full_and_identical = frame.covers == ALL_BUCKETS and frame.digest == self.list.digest
+        is_identical = frame.covers == ALL_BUCKETS and frame.digest == digest
         # Of an identical list only ages could be merged: 10,000 nodes hear 450 parts per share.
-        if not is_full_and_identical or self._liveness.is_asking:
-            nodes = frame.digest.nodes if frame.digest is not None else 0
-            lease = lease_s(max(len(self.list), min(nodes, LIST_ENTRIES_MAX)))
+        if not is_identical or self._liveness.is_asking:
+            nodes = min(frame.digest.nodes, LIST_ENTRIES_MAX) if frame.digest is not None else 0
+            lease = lease_s(max(len(self.list), nodes))
             for entry, age_s in frame.entries:
                 self._merge(entry, age_s, lease, now)
         if not self._strategy.takes_part:
@@ -267,8 +261,7 @@ class Membership:
                 # A joiner should know that this node wants everything.
                 self._announcer.plan_presence(now)
         elif frame.digest is not None:
-            was_news = self.list.digest != digest
-            self._agreement.compare(header.node, frame, now, was_news=was_news)
+            self._agreement.compare(header.node, frame, now, was_news=self.list.digest != digest)
 
     def receive_presence(self, frame: PresenceFrame, now: float) -> None:
         header = frame.header
@@ -283,8 +276,7 @@ class Membership:
 
     def receive_bye(self, frame: ByeFrame, now: float) -> None:
         header = frame.header
-        known = self.list.get(header.node)
-        name = known.name if known is not None else header.node
+        name = known.name if (known := self.list.get(header.node)) is not None else header.node
         entry = Entry(header.node, header.incarnation, frame.version, name, left=True)
         self._merge(entry, 0.0, self._lease_s(), now)
 
@@ -299,12 +291,10 @@ class Membership:
             tombstone = None
         if tombstone is not None:
             buried = tombstone[0]
-            if incarnation < buried.incarnation:
-                return
-            if incarnation == buried.incarnation:
-                if buried.gone:
+            if incarnation <= buried.incarnation:
+                if incarnation == buried.incarnation and buried.gone:
                     self._merge(replace(buried, gone=False), 0.0, self._lease_s(), now)
-                return  # else its goodbye overtook this datagram
+                return  # else its goodbye, or its restart, overtook this datagram
         if self._strategy.takes_part:
             self._agreement.hear_unknown(node, now)
 
@@ -312,8 +302,8 @@ class Membership:
         if node == self._settings.node:
             if incarnation == self._settings.incarnation:
                 self._announcer.answer_suspicion(now)
-        elif self._liveness.hear_question(node, now):
-            if self._strategy.answers and self.joining.is_settled:
+        elif self._liveness.hear_question(node, now) and self.joining.is_settled:
+            if self._strategy.answers:
                 self._sharing.vouch(1 << bucket_of(node), now)
 
     def _merge(self, entry: Entry, age_s: float, lease: float, now: float) -> None:
@@ -332,16 +322,14 @@ class Membership:
     def _merge_own(self, entry: Entry, now: float) -> None:
         """Take what others say of this node. Where they are wrong, a new version overrules them."""
         mine = self.entry
-        if entry.incarnation != mine.incarnation or entry.version < mine.version:
+        if entry.incarnation != mine.incarnation:
             return
-        if entry.version >= INTEGER_MAX - 1:
-            return  # forged: no node gets that far, and none believes it
-        if entry.version > mine.version or not entry.is_alive:
-            self._overrule(entry.version, now)
-
-    def _overrule(self, version: int, now: float) -> None:
+        if entry.version == mine.version and entry.is_alive:
+            return
+        if not mine.version <= entry.version < INTEGER_MAX - 1:
+            return  # outdated; or forged: no node gets that far, and none believes it
         self._agreement.leave_behind(self.list.digest, now)
-        self._announcer.renew(replace(self.entry, version=version + 1), now)
+        self._announcer.renew(replace(mine, version=entry.version + 1), now)
         if self._strategy.takes_part:
             self.joining.announce_change(now, now + CHANGE_GATHER_S)
         else:
@@ -395,11 +383,7 @@ class Membership:
         return lease_s(len(self.list))
 
     def _is_alone(self) -> bool:
-        """Whether no other node could agree: plain and basic nodes never do."""
-        return not any(
-            entry.mode != "basic" and not entry.is_plain and entry.node != self._settings.node
-            for entry in self.list
-        )
+        return not self.list.has_partner_of(self._settings.node)
 
     def _doubt(self, now: float, reason: str, *, announces: bool = False) -> None:
         if self.joining.doubt(now, reason, announces=announces or self._is_alone()):

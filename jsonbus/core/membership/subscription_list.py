@@ -115,6 +115,12 @@ class SubscriptionList:
         except KeyError:
             return self._base.entries.get(node)
 
+    def has_partner_of(self, node: str) -> bool:
+        """Whether another node could agree on the list: plain and basic nodes never do."""
+        return any(
+            each.mode != "basic" and not each.is_plain and each.node != node for each in self
+        )
+
     def heard_at(self, node: str) -> float:
         return self.heard.get(node, self._base_heard_at)
 

@@ -116,6 +116,7 @@ def restarted(trio: Trio) -> bytes:
 
 def subscribed(trio: Trio) -> bytes:
     trio.sender.subscribe("t", "sink", trio.now)
+    trio.sender.own_entry()  # made anew only when it is announced, or asked for
     return trio.presence()
 
 
