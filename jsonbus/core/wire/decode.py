@@ -105,20 +105,9 @@ def decode_body(body: Any, data: bytes) -> Frame:
         if is_reserved:
             raise DatagramError("bad_header", f"{topic} without jb")
         return MessagesFrame(None, [[topic, payload]])
-    if topic == TOPICS and len(data) <= LIST_KEPT_BYTES_MAX:
+    if topic == TOPICS and 0 < len(data) <= LIST_KEPT_BYTES_MAX:
         return _decode_list(data)
-    return _decode_with_header(topic, payload, body["jb"])
-
-
-@lru_cache(LISTS_KEPT_MAX)
-def _decode_list(data: bytes) -> Frame:
-    """Decode a list, the dearest of all datagrams, once for all nodes of the process."""
-    body = codec.loads(data)
-    return _decode_with_header(TOPICS, body["payload"], body["jb"])
-
-
-def _decode_with_header(topic: str, payload: Any, jb: Any) -> Frame:
-    is_reserved = topic.startswith(RESERVED_PREFIX)
+    jb = body["jb"]
     header = _decode_header(jb)
     if not is_reserved:
         return MessagesFrame(header, [single_item(topic, payload, jb)])
@@ -131,6 +120,12 @@ def _decode_with_header(topic: str, payload: Any, jb: Any) -> Frame:
     except ValueError as error:
         cause = "bad_list" if topic == TOPICS else "bad_fields"
         raise DatagramError(cause, f"{topic}: {error}") from None
+
+
+@lru_cache(LISTS_KEPT_MAX)
+def _decode_list(data: bytes) -> Frame:
+    """Decode a list, the dearest of all datagrams, once for all nodes of the process."""
+    return decode_body(codec.loads(data), b"")  # it was looked at for brackets already
 
 
 def single_item(topic: str, payload: Any, jb: dict[str, Any]) -> list[Any]:
