@@ -35,7 +35,7 @@ from jsonbus.core.limits import (
     WHOLE_LIST_NODES,
 )
 from jsonbus.core.membership.announcer import Announcer
-from jsonbus.core.membership.joining import Joining
+from jsonbus.core.membership.joining import DOUBTING, Joining
 from jsonbus.core.membership.sharing import Sharing
 from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.wire.frames import ALL_BUCKETS, Digest, ListFrame, PresenceFrame
@@ -156,8 +156,13 @@ class Agreement:
                 self._joining.confirm()
             return
         self._sharing.hear_agreement(now)
+        was_waiting = self._joining.state == DOUBTING and not self._joining.was_sure
         if self._joining.agree():
             self._on_agreed(now)
+            if was_waiting:
+                # Nobody answered this node for long, so others may doubt, and wait for one that
+                # confirms their list, as this one can from now on.
+                self._announcer.plan_presence(now)
 
     def _hear_difference(
         self, sender: str, frame: ListFrame | PresenceFrame, now: float, *, was_news: bool

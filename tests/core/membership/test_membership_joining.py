@@ -68,6 +68,23 @@ def test_unanswered_joiner_repeats_at_250_500_and_1000_ms_and_doubts_after_1500(
     assert b.state == "doubting"
 
 
+def test_joiner_that_is_sure_after_doubt_says_so_at_once() -> None:
+    link = Link()
+    link.add("a", mode="master")  # nobody who answers
+    link.run(5.0)
+    link.drop = lambda sender, receiver, frame: receiver.settings.name == "b"
+    b = link.add("b")
+    link.inject(forge_presence())
+    link.run(1.6)
+    assert b.state == "doubting"
+    link.heal()
+    link.run_until(lambda: b.state == "sure", 20)
+    sure_at = link.now
+    link.run(0.21)
+    said = [frame for name, at, frame in link.sent if name == "b" and at >= sure_at]
+    assert any(isinstance(frame, PresenceFrame) and frame.settled for frame in said)
+
+
 def test_two_joiners_that_know_nothing_do_not_make_each_other_sure() -> None:
     link = Link()
     a, b = link.add("a"), link.add("b")
