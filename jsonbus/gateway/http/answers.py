@@ -72,7 +72,7 @@ def refusal_of(error: Exception, path: str) -> Refusal:
         return Refusal(413, str(error))
     if isinstance(error, ValueError) and isinstance(error, JsonBusError):
         return Refusal(400, str(error))
-    if isinstance(error, LocalError):  # too many patterns: the gateway's limit, not the client's
+    if isinstance(error, LocalError):  # no room: the gateway's limit, not the client's
         return try_later(str(error))
     # The path alone: a query may hold a token.
     logger.error("a request to %r failed", path[:200], exc_info=error)

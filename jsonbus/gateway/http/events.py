@@ -103,7 +103,7 @@ class EventStreams:
     async def open(self, patterns: Sequence[str], connection: GuardedConnection) -> EventStream:
         """Open a stream of the messages that match the patterns. Call `run` next; it also ends it.
 
-        Raises Refusal, InvalidTopicError, ClosedError, and LocalError for too many patterns.
+        Raises Refusal, InvalidTopicError, ClosedError.
         """
         patterns = _check_patterns(patterns)
         if self._is_closed:

@@ -6,8 +6,7 @@ are left out: the hub stored them before it published them. The hub serves other
 does not wait for the disk until much is on its way there; then it waits, so that messages of the
 bus do not pile up.
 
-Each pattern is wanted of the hub once, however many webhooks want it. `_wanted` counts them;
-`_granted` holds the patterns that the hub accepted: at a start, there may be too many.
+Each pattern is wanted of the hub once, however many webhooks want it: `_wanted` counts them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from random import Random
 from typing import Any, TypeVar
 
 import jsonbus
-from jsonbus.errors import ClosedError, LocalError, PayloadError
+from jsonbus.errors import ClosedError, PayloadError
 
 from ..hub import Hub
 from ..values import to_json
@@ -95,7 +94,6 @@ class Webhooks:
         )
         self._deliveries: dict[int, Delivery] = {}  # by subscriber
         self._wanted: Counter[str] = Counter()
-        self._granted: set[str] = set()
         self._changes: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -106,15 +104,7 @@ class Webhooks:
         """Subscribe to the patterns of the stored webhooks; the ledger must be open."""
         for view in self._ledger.subscribers():
             self._wanted.update(view.patterns)
-        missed = await self._ask_for(list(self._wanted))
-        if missed:
-            # They stay in `_wanted`: messages published through this gateway arrive.
-            logger.error(
-                "webhooks miss messages of other nodes to %d topics or patterns, the first is %r:"
-                " a node cannot announce so many; use patterns with wildcards",
-                len(missed),
-                missed[0],
-            )
+        self._hub.want_first(list(self._wanted))
         self._sweeper = asyncio.create_task(self._sweep(), name="webhook connections")
 
     def begin(self, batch: Batch) -> None:
@@ -200,24 +190,6 @@ class Webhooks:
             "bodies_loaded": self._context.bodies.loaded,
         }
 
-    async def _ask_for(self, patterns: list[str]) -> list[str]:
-        """Subscribe to stored patterns; return those for which the hub has no room."""
-        count = len(patterns)
-        while count:
-            try:
-                self._hub.want_first(patterns[:count])
-                break
-            except LocalError:
-                count = count * 9 // 10
-        self._granted.update(patterns[:count])
-        for position in range(count, len(patterns)):
-            try:
-                await self._hub.want(patterns[position])
-            except LocalError:
-                return patterns[position:]
-            self._granted.add(patterns[position])
-        return []
-
     async def _store(self, messages: Sequence[tuple[str, bytes]], size_bytes: int) -> None:
         try:
             await self._ledger.accept_from_bus(messages)
@@ -253,27 +225,18 @@ class Webhooks:
     async def _want(self, pattern: str) -> None:
         # The hub subscribes or raises before it waits for anything, so the count stays right.
         self._wanted[pattern] += 1
-        if pattern not in self._granted:
-            self._granted.add(pattern)
+        if self._wanted[pattern] == 1:
             try:
                 await self._hub.want(pattern)  # retained values are not for webhooks
             except BaseException:
-                self._granted.discard(pattern)
-                self._forget(pattern)
+                del self._wanted[pattern]
                 raise
 
     def _unwant(self, pattern: str) -> None:
-        if self._forget(pattern) and pattern in self._granted:
-            self._granted.discard(pattern)
-            self._hub.unwant(pattern)
-
-    def _forget(self, pattern: str) -> bool:
-        """Count one webhook less; return whether it was the last."""
         self._wanted[pattern] -= 1
-        if self._wanted[pattern] > 0:
-            return False
-        del self._wanted[pattern]
-        return True
+        if not self._wanted[pattern]:
+            del self._wanted[pattern]
+            self._hub.unwant(pattern)
 
     async def _finish(self, change: Coroutine[Any, Any, T]) -> T:
         """Await a change that goes on to its end even if the caller is cancelled.
