@@ -195,16 +195,19 @@ def test_who_is_killed_in_the_middle_is_noticed_by_the_other(
     assert_last_words(other, "the channel to ", "('port') is closed: ")
 
 
-def test_who_stands_still_is_noticed_within_the_silence(desk: Desk, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("input_", "silence"), [(TRICKLE, "7 s"), ("/dev/null", "20 s")])
+def test_who_stands_still_is_noticed_within_the_silence(
+    desk: Desk, tmp_path: Path, input_: str, silence: str
+) -> None:
     copy = tmp_path / "copy"
-    listener = listen(desk, f"--raw > {copy} < /dev/null")
+    listener = listen(desk, f"--raw > {copy} < {input_}")
     caller = open_(desk, f"--raw < {TRICKLE}")
     desk.wait_until(lambda: has_begun(copy))
     caller.send_signal(signal.SIGSTOP)  # its connection stays, but nothing comes of it
     begun_at = time.monotonic()
     assert listener.wait(NOTICED_S) == 1
     assert time.monotonic() - begun_at > 3
-    assert_last_words(listener, "was not heard for 7 s")
+    assert_last_words(listener, f"was not heard for {silence}")
 
 
 @pytest.mark.parametrize("who", ["listener", "caller"])
