@@ -21,7 +21,7 @@ from jsonbus.core.limits import (
 from jsonbus.core.wire.encode import PRESENCE_START
 from jsonbus.core.wire.encode_messages import HEADER_END_BYTES, INSTANT_BYTES, header_format
 from jsonbus.core.wire.frames import ABOUT_UNKNOWN, About, Digest, Header, Totals
-from jsonbus.core.wire.names import INTEGER_MAX
+from jsonbus.core.wire.names import INTEGER_MAX, PRESENCE_KEPT_BYTES_MAX
 
 Address = tuple[str, int]
 
@@ -175,6 +175,8 @@ class Peer:
 
     def note_presence(self, data: bytes, digest: Digest | None) -> None:
         """Note the presence that just came, to recognize its repetition."""
+        if len(data) > PRESENCE_KEPT_BYTES_MAX:
+            return
         self._presence_start = PRESENCE_START + self._header
         start = self._presence_start % (self.top, self.next_message)
         if data.startswith(start):  # else it came late, or looks like none of ours

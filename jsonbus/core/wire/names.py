@@ -90,6 +90,10 @@ MODES = ("basic", "master", "delayed")
 # The largest UDP payload that IPv4 can carry: 65,535 less 20 (IP) and 8 (UDP) bytes of headers.
 DATAGRAM_BYTES_MAX = 65_507
 
+# A longer presence is not kept to recognize its repetition. Ours take 200 to 400 bytes, some more
+# with the longest names; a forged one could fill a datagram, for each of 100,000 nodes.
+PRESENCE_KEPT_BYTES_MAX = 1_024
+
 # Every integer of the header and of the control datagrams. Beyond 2**53 a JSON parser that reads
 # numbers as doubles (JavaScript's, for one) silently gives another number.
 INTEGER_MAX = 2**53

@@ -199,6 +199,17 @@ def test_presence_from_another_address_takes_the_long_way_once() -> None:
     assert trio.is_recognized(trio.presence(), OTHER_ADDRESS)
 
 
+def test_presence_that_fills_a_datagram_is_not_kept() -> None:
+    def pad(data: bytes) -> bytes:
+        return data[:-2] + b',"pad":"' + b"x" * 60_000 + b'"}}'
+
+    trio = Trio()
+    trio.receive(pad(trio.presence()))
+    assert not trio.is_recognized(pad(trio.presence()))
+    trio.say()
+    assert trio.is_recognized(trio.presence())
+
+
 def test_repeated_presence_is_counted_as_repeated() -> None:
     trio = Trio()
     data = trio.presence()
