@@ -141,6 +141,18 @@ def test_an_agreed_group_is_sure_from_the_start_and_sends_no_list() -> None:
     assert recorder.given == [("n7", "topic/7", publication.number)]
 
 
+def test_an_agreed_group_begins_with_as_many_heartbeats_as_it_goes_on_with() -> None:
+    recorder = Recorder()
+    world = World(1, checkers=(recorder,))
+    world.add_agreed_group(200, lambda number: ["a"])
+    world.run_for(4.0)
+    by_second = [0] * 4
+    for _, at, _ in recorder.sent_by:
+        by_second[int(at)] += 1
+    assert sum(by_second) <= 200 * (4.0 / 1.8 + 0.5)
+    assert max(by_second) <= 200 * 0.75  # all of them within two seconds, half of them in each
+
+
 def test_a_request_is_answered_by_whoever_serves_its_topic() -> None:
     world, _, reader, writer = make_pair()
     world.serve(reader, "echo")

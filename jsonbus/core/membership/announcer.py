@@ -103,8 +103,13 @@ class Announcer:
         self._heartbeat_at = now + self._heartbeat_gap_s()
 
     def open_converged(self, now: float) -> None:
-        """Start as if after hours: heartbeats spread evenly, Trickle at its longest."""
-        self._heartbeat_at = now + self._rng.random() * heartbeat_s(len(self._list))
+        """Start as if after hours: companies in step, and spread evenly; Trickle at its longest."""
+        # As if this node had spoken with its company. If it seemed to have been silent for ever,
+        # the first of a company would make all the others speak, five times as many as usual.
+        mask = company_mask(len(self._list))
+        since_s = 0.9 * heartbeat_s(len(self._list)) * (self._bucket & mask) / (mask + 1)
+        self._introduced_at = now - since_s
+        self._heartbeat_at = self._introduced_at + self._heartbeat_gap_s()
         if self._settings.mode != "basic":
             self.trickle.start(now - self._rng.random() * TRICKLE_MAX_S / 2, TRICKLE_MAX_S)
 
