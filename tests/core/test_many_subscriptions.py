@@ -7,7 +7,7 @@ import random
 import pytest
 
 from jsonbus.core.limits import GIVE_REPEAT_S, GIVE_TIMES, NAMED_BYTES_MAX
-from jsonbus.core.membership.naming import Naming
+from jsonbus.core.membership.naming import Naming, in_datagrams
 from jsonbus.core.node import Node
 from jsonbus.core.wire.frames import ListFrame
 from tests.core.link import START, Link
@@ -150,6 +150,15 @@ def test_the_entry_grows_and_shrinks_while_others_come_and_go(link: Link) -> Non
     assert max(map(len, link.datagrams)) <= 65_507
 
 
+def take_all(naming: Naming) -> list[tuple[float, list[str]]]:
+    """What is named, and how long after START, until nothing is left to name."""
+    taken = []
+    while naming.timer_at != float("inf"):
+        now = naming.timer_at
+        taken.append((round(now - START, 3), naming.take(now)))
+    return taken
+
+
 def test_of_very_many_covered_patterns_everything_is_named() -> None:
     naming = Naming()
     naming.add(["a"], START)
@@ -157,19 +166,46 @@ def test_of_very_many_covered_patterns_everything_is_named() -> None:
     assert naming.take(START) == ["a", "b", "c"]
     naming.add(["x" * 200 + str(number) for number in range(NAMED_BYTES_MAX // 200)], START)
     assert naming.take(START) == ["**"]
-    naming.add(["d"], START)
-    for _ in range(GIVE_TIMES - 1):
-        assert naming.timer_at <= START + GIVE_REPEAT_S
-        assert naming.take(START) == ["**"]
-    assert naming.take(START) == []
+    assert [named for _, named in take_all(naming)] == [["**"]] * (GIVE_TIMES - 1)
+
+
+def test_what_is_new_is_named_as_often_after_everything_was() -> None:
+    naming = Naming()
+    naming.add(["**"], START)
+    assert naming.take(START) == ["**"]
+    assert naming.take(naming.timer_at) == ["**"]
+    naming.add(["a"], START + GIVE_REPEAT_S)
+    times = sum("a" in named for _, named in take_all(naming))
+    assert times == GIVE_TIMES
 
 
 def test_names_are_repeated_and_then_forgotten() -> None:
     naming = Naming()
     naming.add(["a"], START)
-    assert naming.take(START) == ["a"]
-    naming.add(["b"], START)
-    assert naming.take(START) == ["a", "b"]
-    assert naming.take(START) == ["a", "b"]
-    assert naming.take(START) == ["b"]
-    assert naming.timer_at == float("inf")
+    assert take_all(naming) == [(0.005, ["a"]), (0.305, ["a"]), (0.605, ["a"])]
+
+
+def test_names_are_not_repeated_sooner_because_more_are_added() -> None:
+    naming, named_at = Naming(), []
+    naming.add(["a"], START)
+    for number in range(200):
+        now = naming.timer_at
+        if "a" in naming.take(now):
+            named_at.append(round(now - START, 3))
+        naming.add([f"b{number}"], now)
+    assert named_at == [0.005, 0.305, 0.605]
+
+
+def test_repeats_of_more_than_fits_a_datagram_take_several() -> None:
+    naming, patterns = Naming(), [f"{number:0100}" for number in range(100)]
+    for pattern in patterns:
+        naming.add([pattern], START)
+        assert naming.take(START) == [pattern]
+    groups = list(in_datagrams(naming.take(naming.timer_at)))
+    assert [pattern for group in groups for pattern in group] == patterns
+    assert len(groups) == 2
+    assert all(len(str(group)) <= NAMED_BYTES_MAX for group in groups)
+    for number in range(1_000):
+        naming.add([f"{number:0200}"], START)
+        naming.take(START)
+    assert "**" in naming.take(naming.timer_at)

@@ -39,7 +39,7 @@ from jsonbus.core.limits import (
 from jsonbus.core.membership.joining import DOUBTING, Joining
 from jsonbus.core.membership.list_sender import encode_parts
 from jsonbus.core.membership.liveness import heartbeat_s
-from jsonbus.core.membership.naming import Naming
+from jsonbus.core.membership.naming import Naming, in_datagrams
 from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
@@ -176,7 +176,8 @@ class Announcer:
                 else:
                     self.send_presence(now)
         if self.naming.timer_at <= due:
-            self._name_patterns(self.naming.take(now), now)
+            for patterns in in_datagrams(self.naming.take(now)):
+                self._name_patterns(patterns, now)
         if self._presence_at <= due:
             self.send_presence(now)
         if self._heartbeat_at <= due:
