@@ -68,9 +68,9 @@ class _OneWrite:
         if self._head:
             self.write(b"")
 
-    def hand_over(self, outlet: Outlet) -> None:
+    def hand_over(self, outlet: Outlet, *, is_paused: bool) -> None:
         self.flush()
-        outlet.open(self._transport)
+        outlet.open(self._transport, is_paused=is_paused)
 
     def close(self) -> None:
         self.flush()
@@ -130,7 +130,7 @@ class GuardedConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             outlet.drop()
         else:
-            self.transport.hand_over(outlet)
+            self.transport.hand_over(outlet, is_paused=self.flow.write_paused)
 
     def take_back(self) -> None:
         self._outlet = None

@@ -53,12 +53,15 @@ class Outlet(ABC):
         """The bytes of the budget that the client uses."""
         return self.backlog.bytes + self._choked_bytes
 
-    def open(self, transport: asyncio.Transport) -> None:
+    def open(self, transport: asyncio.Transport, *, is_paused: bool = False) -> None:
         """Write to a transport from now on, what waits first.
 
-        Its protocol must call `pause_writing` and `resume_writing`.
+        Its protocol must call `pause_writing` and `resume_writing`. If asyncio has paused the
+        protocol already, it will not say so again: everything would go to its buffer, unbounded.
         """
         self._transport = transport
+        if is_paused:
+            self.pause_writing()
         # No buffer: asyncio calls `pause_writing` at the first byte that the socket refuses.
         transport.set_write_buffer_limits(high=0)
         if not self._is_choked:

@@ -16,6 +16,8 @@ from jsonbus.errors import TransportError
 from jsonbus.gateway.http import request as http_request
 from jsonbus.gateway.http.request import BodyRoom
 from jsonbus.gateway.http.server import HttpServer
+from jsonbus.gateway.text.backlog import Chunk, LineBudget
+from jsonbus.gateway.text.outlet import Outlet
 from tests.aio.running import asynctest, until
 from tests.gateway.site import end, read_answer, site
 
@@ -96,6 +98,56 @@ async def test_an_answer_leaves_in_one_piece() -> None:
             assert head.startswith(b"HTTP/1.1 ")
             assert (body == b"") == (method == "HEAD")
         await end(writer)
+
+
+class Lines(Outlet):
+    """An outlet with room for three lines."""
+
+    def __init__(self) -> None:
+        super().__init__(LineBudget(1 << 30), lines_max=3, bytes_max=1 << 20)
+        self.was_cut_off = False
+
+    def cut_off(self) -> None:
+        self.was_cut_off = True
+        self.drop()
+
+    def keep_budget(self) -> None:
+        raise AssertionError("it has room")
+
+    def has_sent_all(self) -> None:
+        pass
+
+
+@asynctest
+async def test_what_is_written_to_a_connection_that_is_choked_already_waits_in_bounds() -> None:
+    lines = Lines()
+    handed_over = asyncio.Event()
+    is_over = asyncio.Event()
+
+    async def answer_much(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 20_000_000, "more_body": True})
+        connection = scope["state"]["connection"]
+        connection.hand_over(lines)
+        handed_over.set()
+        await is_over.wait()
+        connection.take_back()
+
+    server = HttpServer(answer_much)
+    await server.start()
+    reader, writer = await asyncio.open_connection(*server.address)
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    async with asyncio.timeout(30):
+        await handed_over.wait()
+        assert not lines.is_writable
+        for number in range(3):
+            lines.keep(Chunk(b"%d\n" % number, 1))
+        while not lines.is_writable:
+            await reader.read(1 << 20)
+    assert (lines.lines_sent, lines.was_cut_off) == (3, False)
+    is_over.set()
+    await end(writer)
+    await server.close()
 
 
 @asynctest
