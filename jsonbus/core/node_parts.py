@@ -222,7 +222,10 @@ class NodeParts:
 
     def _receive_list(self, frame: ListFrame, peer: Peer, now: float) -> None:
         self._membership.receive_list(frame, now)
-        if frame.topics and not frame.entries:  # they are wanted anew, though an entry covers them
+        # They are wanted anew, though an entry covers them. Strangers are not heard: nothing bounds
+        # their number, and whoever appears later is given what it wants then.
+        is_naming = frame.topics and not frame.entries
+        if is_naming and self._is_here(peer.node, peer.incarnation):
             self._retained.named(peer.node, tuple(frame.topics), now)
             self.reliable.named(frame.topics, now)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from jsonbus.core.limits import GIVE_REPEAT_S, GIVE_TIMES, NAMED_BYTES_MAX
 from jsonbus.core.membership.naming import Naming, in_datagrams
 from jsonbus.core.node import Node
-from jsonbus.core.wire.frames import ListFrame
-from tests.core.link import START, Link
+from jsonbus.core.wire.encode import encode_list
+from jsonbus.core.wire.frames import ListFrame, RetainedFrame
+from tests.core.link import START, Link, digest_of, forge
 
 MANY = 100_000
 TOPICS = [f"plant/{number % 100}/{number}" for number in range(MANY)]
@@ -148,6 +150,20 @@ def test_the_entry_grows_and_shrinks_while_others_come_and_go(link: Link) -> Non
     link.run(3)
     assert link.agrees()
     assert max(map(len, link.datagrams)) <= 65_507
+
+
+def test_nothing_is_given_to_strangers_who_only_name_patterns(link: Link) -> None:
+    publisher, _ = make_pair(link, NEAR)
+    publisher.publish("plant/7/new", {"kept": 1}, link.now, is_retained=True)
+    link.run(3)
+    link.forget_sent()
+    list_fields: dict[str, Any] = {"sums": None, "covers": None, "settled": True}
+    list_fields["patterns"] = ["**"]
+    for number in range(100):
+        stranger, digest = f"stranger{number}", digest_of(publisher)
+        link.inject(forge(encode_list, node=stranger, entries=[], digest=digest, **list_fields))
+    link.run(3)
+    assert link.frames("publisher", RetainedFrame) == []
 
 
 def take_all(naming: Naming) -> list[tuple[float, list[str]]]:
