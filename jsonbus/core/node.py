@@ -67,7 +67,7 @@ class Node(NodeParts):
             for data in datagrams:
                 frame = receive(data, sender, now)
                 if frame is not None:
-                    self._receiver.receive_frame(frame, sender, now, len(data))
+                    self._receiver.receive_frame(frame, sender, now, len(data), data)
         return self._deliveries.take() if self._deliveries.touched else []
 
     def receive_frame(
