@@ -178,10 +178,12 @@ class Outbox:
         item = prefix + payload
         if is_reliable or is_retained or ESCAPE in prefix:
             item = make_item(prefix, payload, is_reliable=is_reliable, is_retained=is_retained)
+        if self._is_large(item, now):
+            self.pack(now)
+            self.messages_sent = number = self.messages_sent + 1
+            self._add_large(item, number, now)
+            return number
         size = len(item) + self._item_bytes
-        if size > self._whole_room and (size > _WHOLE_ROOM_MAX or self.shares(now)):
-            self._put_large(item, now)
-            return self.messages_sent
         if self._measure() + size > self._batch_room or now < self._unbatched_until:
             self.pack(now)
         queued = self._queued
@@ -200,15 +202,22 @@ class Outbox:
         self.messages_sent += 1
         self.put_slices(text, self.messages_sent, sequence, now)
 
-    def _put_large(self, item: bytes, now: float) -> None:
-        """Add a message that fits no datagram."""
-        if self._keep is None or not lacks_sequence(item):
-            self.put_text(item + b"]", now)
-            return
-        self.pack(now)
-        number = self.messages_sent + 1
-        text, sequence, mark = number_item(item, number, self._keep, now)
-        self.put_text(b"%b,%d%b]" % (text[1:], sequence, mark), now, sequence)
+    def _is_large(self, item: bytes, now: float) -> bool:
+        """Whether a message has to be cut."""
+        size = len(item) + self._item_bytes
+        return size > self._whole_room and (size > _WHOLE_ROOM_MAX or self.shares(now))
+
+    def _add_large(self, item: bytes, number: int, now: float) -> None:
+        """Add the slices of a message, whose number is taken already.
+
+        Nothing is packed in between: another thread may just have queued a message, which would
+        take its number, or overtake it in their topic.
+        """
+        text, sequence = item, None
+        if self._keep is not None and lacks_sequence(item):
+            start, sequence, mark = number_item(item, number, self._keep, now)
+            text = b"%b,%d%b" % (start[1:], sequence, mark)
+        self.put_slices(text + b"]", number, sequence, now)
 
     def put_slices(
         self,
