@@ -339,6 +339,10 @@ class Outbox:
             self._add(encode_batch(self._stamp, body, first, sent_us))
             return
         item, sequence = items[0], None
+        # The short way measures payloads only; and datagrams may have become smaller meanwhile.
+        if self._is_large(item, now):
+            self._add_large(item, first, now)
+            return
         if self._keep is not None and lacks_sequence(item):
             _, sequence, _ = number_item(item, first, self._keep, now)
         topic, payload, is_retained = split_item(item)

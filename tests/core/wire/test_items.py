@@ -156,6 +156,24 @@ def test_message_that_is_not_packed_has_no_sequence_yet() -> None:
     assert len(desk.history) == 1
 
 
+@pytest.mark.parametrize("reliable", [False, True])
+def test_queued_message_that_fits_no_datagram_leaves_in_slices(reliable: bool) -> None:
+    desk = Desk()
+    for _ in range(3):  # a flood
+        desk.queue("a", "x" * 1_000, reliable=reliable)
+    sent = desk.sent()
+    desk.outbox.fill_datagrams(8)
+    size = desk.fast_publish.size_max
+    assert size > 1_200
+    for topic in ("a", "t" * 255, "t" * 255, "a"):
+        desk.queue(topic, "x" * (size - 2), reliable=reliable)
+    datagrams = desk.outbox.take(NOW)
+    assert max(map(len, datagrams)) <= 1_400
+    assert sent + desk.sent(datagrams) == desk.expected()
+    assert desk.outbox.messages_sent == 7
+    desk.check_history()
+
+
 class Shared(Desk):
     """Another thread queues a message while the first one is numbered."""
 
