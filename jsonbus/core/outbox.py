@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from jsonbus.core.fast_publish import BATCH_MESSAGES_MAX, ESCAPE, FastPublish
+from jsonbus.core.limits import RECORD_OVERHEAD_BYTES
 from jsonbus.core.values.fragments import cut
 from jsonbus.core.wire.encode import LIST_OVERHEAD_BYTES, Control
 from jsonbus.core.wire.encode_messages import (
@@ -48,6 +49,10 @@ _WHOLE_ROOM_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
 
 #: More messages in a batch of several datagrams would overflow small mailboxes.
 _BATCH_MESSAGES_MAX = 150
+
+#: So much may be queued, with what keeping it for repairs takes, before each reliable message looks
+#: for room in the history.
+RELIABLE_BYTES_MAX = 1 << 19
 
 #: Share of the size of the largest from which on a datagram is filled up.
 _NEARLY_FULL = 0.75
@@ -122,6 +127,12 @@ class Outbox:
     def queued(self) -> tuple[int, int]:
         """How many messages wait to be packed, and their bytes."""
         return len(self._queued), self._measure()
+
+    @property
+    def is_at_ease(self) -> bool:
+        """Whether so little is queued that reliable messages need not look for room each."""
+        count, size = self.queued
+        return size + RECORD_OVERHEAD_BYTES * count <= RELIABLE_BYTES_MAX
 
     def keep_by(self, keep: Keep) -> None:
         """From now on there are reliable messages, kept by this."""

@@ -114,6 +114,12 @@ class BaseOutgoing:
             self._beats_at = beats_at
             self._set_timer(beats_at)
 
+    def _leave_queued(self) -> None:
+        """Note that what is queued cannot be taken now. Lock held."""
+        prefixes = self._fast_publish.reliable_prefixes
+        if prefixes and not self._outbox.is_at_ease:
+            prefixes.clear()  # each reliable message looks for room, and waits if there is none
+
     def _is_over_bound(self) -> bool:
         """Whether more output waits than may."""
         bytes_max = min(OUTPUT_BYTES_MAX, self._throttle.backlog_bytes_max)

@@ -139,7 +139,7 @@ class Reliable:
 
     def is_at_ease(self, topic: str, now: float) -> bool:
         """Whether the topic's next batch surely finds room."""
-        return self._history.is_at_ease(topic, now)
+        return self._history.is_at_ease(topic, now) and self._outbox.is_at_ease
 
     def appeared(self, old: Entry | None, new: Entry, now: float) -> None:
         """A node is here (again), or wants something else: say how far the topics are for it."""
