@@ -62,18 +62,22 @@ def heeding_hangup() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def no_descriptors() -> Iterator[None]:
-    """Take all file descriptors: this process can open nothing in the block."""
+def no_descriptors(but: int = 0) -> Iterator[None]:
+    """Take all file descriptors but so many: this process can open no more in the block."""
     import resource  # not on Windows
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(each) for each in os.listdir("/proc/self/fd"))
     with contextlib.ExitStack() as stack:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + but, hard))
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        taken = []
         with contextlib.suppress(OSError):
             while True:
-                stack.enter_context(socket.socket())
+                taken.append(stack.enter_context(socket.socket()))
+        assert len(taken) >= but
+        for each in taken[:but]:
+            each.close()
         yield
 
 

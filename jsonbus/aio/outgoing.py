@@ -99,6 +99,8 @@ class Outgoing(BaseOutgoing):
                 self._is_look_planned = True
                 self._looked_at_count = 0
                 self._event_loop.call_soon(self._look)
+        else:
+            self._leave_queued()
         self._set_limit()
         return self._must_yield()
 

@@ -86,6 +86,11 @@ class Node(NodeParts):
         return needs_attention
 
     @property
+    def messages_heard(self) -> int:
+        """Counts messages and slices that came in, wanted or not: all but control datagrams."""
+        return self.counters.messages_received + self.counters.fragments_received
+
+    @property
     def held(self) -> int:
         """Messages that wait until the node is sure."""
         return self._publisher.held

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from jsonbus.core.fast_publish import BATCH_MESSAGES_MAX, ESCAPE, FastPublish
+from jsonbus.core.limits import RECORD_OVERHEAD_BYTES
 from jsonbus.core.values.fragments import cut
 from jsonbus.core.wire.encode import LIST_OVERHEAD_BYTES, Control
 from jsonbus.core.wire.encode_messages import (
@@ -48,6 +49,10 @@ _WHOLE_ROOM_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
 
 #: More messages in a batch of several datagrams would overflow small mailboxes.
 _BATCH_MESSAGES_MAX = 150
+
+#: So much may be queued, with what keeping it for repairs takes, before each reliable message looks
+#: for room in the history.
+RELIABLE_BYTES_MAX = 1 << 19
 
 #: Share of the size of the largest from which on a datagram is filled up.
 _NEARLY_FULL = 0.75
@@ -123,6 +128,12 @@ class Outbox:
         """How many messages wait to be packed, and their bytes."""
         return len(self._queued), self._measure()
 
+    @property
+    def is_at_ease(self) -> bool:
+        """Whether so little is queued that reliable messages need not look for room each."""
+        count, size = self.queued
+        return size + RECORD_OVERHEAD_BYTES * count <= RELIABLE_BYTES_MAX
+
     def keep_by(self, keep: Keep) -> None:
         """From now on there are reliable messages, kept by this."""
         if self._keep is None:
@@ -178,10 +189,12 @@ class Outbox:
         item = prefix + payload
         if is_reliable or is_retained or ESCAPE in prefix:
             item = make_item(prefix, payload, is_reliable=is_reliable, is_retained=is_retained)
+        if self._is_large(item, now):
+            self.pack(now)
+            self.messages_sent = number = self.messages_sent + 1
+            self._add_large(item, number, now)
+            return number
         size = len(item) + self._item_bytes
-        if size > self._whole_room and (size > _WHOLE_ROOM_MAX or self.shares(now)):
-            self._put_large(item, now)
-            return self.messages_sent
         if self._measure() + size > self._batch_room or now < self._unbatched_until:
             self.pack(now)
         queued = self._queued
@@ -200,15 +213,22 @@ class Outbox:
         self.messages_sent += 1
         self.put_slices(text, self.messages_sent, sequence, now)
 
-    def _put_large(self, item: bytes, now: float) -> None:
-        """Add a message that fits no datagram."""
-        if self._keep is None or not lacks_sequence(item):
-            self.put_text(item + b"]", now)
-            return
-        self.pack(now)
-        number = self.messages_sent + 1
-        text, sequence, mark = number_item(item, number, self._keep, now)
-        self.put_text(b"%b,%d%b]" % (text[1:], sequence, mark), now, sequence)
+    def _is_large(self, item: bytes, now: float) -> bool:
+        """Whether a message has to be cut."""
+        size = len(item) + self._item_bytes
+        return size > self._whole_room and (size > _WHOLE_ROOM_MAX or self.shares(now))
+
+    def _add_large(self, item: bytes, number: int, now: float) -> None:
+        """Add the slices of a message, whose number is taken already.
+
+        Nothing is packed in between: another thread may just have queued a message, which would
+        take its number, or overtake it in their topic.
+        """
+        text, sequence = item, None
+        if self._keep is not None and lacks_sequence(item):
+            start, sequence, mark = number_item(item, number, self._keep, now)
+            text = b"%b,%d%b" % (start[1:], sequence, mark)
+        self.put_slices(text + b"]", number, sequence, now)
 
     def put_slices(
         self,
@@ -330,6 +350,10 @@ class Outbox:
             self._add(encode_batch(self._stamp, body, first, sent_us))
             return
         item, sequence = items[0], None
+        # The short way measures payloads only; and datagrams may have become smaller meanwhile.
+        if self._is_large(item, now):
+            self._add_large(item, first, now)
+            return
         if self._keep is not None and lacks_sequence(item):
             _, sequence, _ = number_item(item, first, self._keep, now)
         topic, payload, is_retained = split_item(item)

@@ -78,6 +78,7 @@ class BaseOutgoing:
         self._tend_soon = loop.tend_soon
         self._reliable = loop.node.reliable
         self._set_timer = loop.set_timer
+        self._beats_at = self._reliable.beats_at  # what the timer was last set to
         self._window = BatchWindow()
         self._unsent: deque[bytes] = deque()
         self._run: Sequence[bytes] = ()  # the first of them, which leave together
@@ -108,8 +109,16 @@ class BaseOutgoing:
     def _take_output(self, now: float, *, keeps_rest: bool = False) -> None:
         """Take what the node wants to send. Lock held."""
         self._unsent.extend(self._outbox.take(now, keeps_rest=keeps_rest))
-        if now < self._reliable.beats_at:  # reliable messages were among it
-            self._set_timer(self._reliable.beats_at)
+        beats_at = self._reliable.beats_at
+        if beats_at != self._beats_at:  # reliable messages were among it, packed now or before
+            self._beats_at = beats_at
+            self._set_timer(beats_at)
+
+    def _leave_queued(self) -> None:
+        """Note that what is queued cannot be taken now. Lock held."""
+        prefixes = self._fast_publish.reliable_prefixes
+        if prefixes and not self._outbox.is_at_ease:
+            prefixes.clear()  # each reliable message looks for room, and waits if there is none
 
     def _is_over_bound(self) -> bool:
         """Whether more output waits than may."""

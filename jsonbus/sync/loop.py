@@ -86,7 +86,11 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         super().__init__(node, transport, config, threading.Lock(), threading.Lock())
         self.workers = ThreadPool(node.settings.name, self.workers_max, self.log)
         self._changed = threading.Condition(self.lock)  # events came, or the bus is closing
-        self._receiving = Receiving(self)
+        try:
+            self._receiving = Receiving(self)
+        except OSError as error:
+            transport.close()
+            raise TransportError(f"the receive thread has nothing to wait by: {error}") from error
         self._outgoing = Outgoing(self)
         self.publishing = Publishing(self, self._outgoing)
         self.requests = Requests(self)

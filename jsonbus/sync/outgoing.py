@@ -107,6 +107,7 @@ class Outgoing(BaseOutgoing):
             return False
         has_turn = self.take_turn(now)
         if not has_turn:
+            self._leave_queued()
             self.wait_for_room()
         return has_turn
 

@@ -37,9 +37,10 @@ Deliveries = list[tuple[Subscription, list[Message]]]
 #: and so are batched messages, of these handlers and of other threads.
 DRAIN_S = 0.002
 
-#: How long it reads on after a control datagram, until a message comes: timers that are so late
-#: suspect nobody yet. The threads of a hundred buses in one process take turns after nearly every
-#: datagram, so that much more comes while a few are read.
+#: How long it reads on after a control datagram, while no message is among what comes: timers that
+#: are so late suspect nobody yet. The threads of a hundred buses in one process take turns after
+#: nearly every datagram, so that much more comes while a few are read. Messages may never stop
+#: coming, and some of them wait for a NAK of this node.
 READ_ON_S = 0.5
 
 
@@ -91,8 +92,7 @@ class Receiving:
                 self._needs_tending = False
                 self._tends_at = self._loop.tend()
             if self._needs_flushing or now >= self._flushes_at:
-                self._needs_flushing = False
-                self._flushes_at = self._loop.flush_queued(now)
+                self._flush(now)
         except Exception:
             self._log.fail("the receive loop failed, and goes on: this is a bug")
             time.sleep(TROUBLE_PAUSE_S)
@@ -125,11 +125,11 @@ class Receiving:
         """
         lock, take, workers = self._loop.lock, self._node.receive, self._workers
         receive, own_addresses = self._transport.receive, self._transport.own_addresses
-        now = monotonic()
+        now = began_at = monotonic()
         until = now + DRAIN_S
         if now - self._drained_at > LULL_S:
             self._drain_max = 1
-        tries, reads_on = self._drain_max, False
+        tries, reads_on, heard = self._drain_max, False, 0
         while tries:
             tries -= 1
             try:
@@ -162,11 +162,22 @@ class Receiving:
             elif not reads_on and self._node.take_attention():
                 self._needs_tending = reads_on = True
                 tries, until = READ_ON_MAX, now + READ_ON_S
+                began_at, heard = now, self._node.messages_heard
+            elif reads_on:
+                if self._needs_flushing or now >= self._flushes_at:
+                    self._flush(now)
+                if self._node.messages_heard != heard:
+                    until = min(until, began_at + DRAIN_S)
             self._drained_at = now = monotonic()
             if now >= until:
                 return True
         self._drain_max = min(DRAIN_MAX, 4 * self._drain_max)
         return True
+
+    def _flush(self, now: float) -> None:
+        """Send messages that were batched long enough."""
+        self._needs_flushing = False
+        self._flushes_at = self._loop.flush_queued(now)
 
     def _look_for_room(self) -> None:
         """Listen again if nothing blocks receiving any more."""

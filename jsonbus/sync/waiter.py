@@ -27,12 +27,16 @@ WAIT_S_MAX = 3600.0
 
 
 class Waiter:
-    """For one thread at a time, except for `wake`."""
+    """For one thread at a time, except for `wake`. Raises OSError if no descriptors are left."""
 
     def __init__(self) -> None:
         self._waker = Waker()
         self._sockets: dict[int, socket.socket] = {}
-        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        try:
+            self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        except OSError:
+            self._waker.close()
+            raise
         self._watch(self._waker.socket.fileno())
         #: End the wait, or keep the next one from waiting. Any thread.
         self.wake = self._waker.wake

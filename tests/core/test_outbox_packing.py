@@ -16,7 +16,7 @@ from jsonbus.core.wire.decode import decode
 from jsonbus.core.wire.encode import encode_ping
 from jsonbus.core.wire.encode_messages import BATCH_OVERHEAD_BYTES, Stamp
 from jsonbus.core.wire.frames import FragmentFrame, MessagesFrame, PingFrame
-from jsonbus.core.wire.names import NODE_ID_BYTES_MAX
+from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX, NODE_ID_BYTES_MAX
 from jsonbus.core.wire.topics import is_valid_topic
 from tests.core.generated import json_values, unhurried
 
@@ -27,9 +27,9 @@ NODE = "k3v9aaaabbbbcccc"
 def make_outbox(datagram_bytes_max: int = 1400) -> tuple[Outbox, FastPublish]:
     fast_publish = FastPublish()
     stamp = Stamp(NODE, 1)
-    return Outbox(
-        stamp, datagram_bytes_max, 0.0, batching=True, fast_publish=fast_publish
-    ), fast_publish
+    outbox = Outbox(stamp, datagram_bytes_max, 0.0, batching=True, fast_publish=fast_publish)
+    outbox.allow_bytes(datagram_bytes_max, DATAGRAM_BYTES_MAX)  # as on loopback: nothing is cut
+    return outbox, fast_publish
 
 
 def lane_of(topic: str) -> bytes:

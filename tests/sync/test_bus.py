@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import jsonbus
 from jsonbus.errors import ConfigError, TransportError
 from jsonbus.transport import MemoryNetwork
-from tests.helpers import wait_until
+from tests.helpers import find_free_port, no_descriptors, wait_until
 from tests.sync.conftest import OpenBus
 
 
@@ -62,6 +63,21 @@ def test_a_system_without_a_thread_left_opens_nothing(
             jsonbus.Bus.over(transport)
     with pytest.raises(TransportError, match="closed"):
         transport.send((b"{}",))
+
+
+def test_a_system_with_too_few_descriptors_left_opens_nothing_and_keeps_none() -> None:
+    port = find_free_port()
+    jsonbus.Bus(port=port, interface="lo").close()  # what the first one loads stays
+    before = len(os.listdir("/proc/self/fd"))
+    for left in range(20):
+        try:
+            with no_descriptors(left):
+                jsonbus.Bus(port=port, interface="lo").close()
+            break
+        except TransportError as error:
+            assert "open files" in str(error)
+        assert len(os.listdir("/proc/self/fd")) == before
+    assert left > 4
 
 
 def test_an_async_handler_is_refused(open_bus: OpenBus) -> None:

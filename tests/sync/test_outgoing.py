@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 import pytest
 
@@ -54,6 +55,30 @@ def test_what_is_published_during_a_send_shares_the_next_datagrams(
     sent = [value for topic, value in transport.messages() if topic == "x"]
     assert sent == list(range(50))
     assert len(transport.batches()) < 25
+
+
+def test_beats_follow_reliable_messages_that_were_packed_long_before_they_left(
+    network: MemoryNetwork, open_over: OpenBus
+) -> None:
+    transport = RecordingTransport(network)
+    bus = open_over(transport, mode="basic")
+    assert bus.flush(timeout=30)
+    entered = transport.entered
+    transport.gate.clear()
+    slow = threading.Thread(target=bus.publish, args=("slow", 0))
+    slow.start()
+    assert wait_until(lambda: transport.entered > entered)
+    bus.publish("x", 1, reliable=True)
+    bus.publish("x", "y" * 5_000)  # fits no datagram: what waits is packed first
+    beats_at = bus._node.reliable.beats_at
+    assert wait_until(lambda: time.monotonic() > beats_at)
+
+    timers: list[float] = []
+    bus._loop._outgoing._set_timer = timers.append
+    transport.gate.set()
+    slow.join(30)
+    assert bus.flush(timeout=30)
+    assert beats_at in timers
 
 
 def test_messages_of_a_burst_gather_until_a_datagram_is_full(

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import socket
 import threading
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import count, repeat
 
 import pytest
 
 import jsonbus
+from jsonbus.core.wire.encode_messages import Stamp, encode_message
 from jsonbus.frontend import loop as base_loop
 from jsonbus.frontend import subscription as base
-from jsonbus.sync import loop
+from jsonbus.sync import loop, receiving
 from jsonbus.transport import MemoryNetwork
+from jsonbus.transport.base import Received
+from tests.core.link import forge_presence
 from tests.helpers import wait_until
 from tests.sync.conftest import OpenBus
 from tests.sync.transports import RecordingTransport
@@ -65,3 +73,64 @@ def test_messages_that_nobody_reads_are_bounded_with_block_too(
         assert bus.publish("x", number)
     assert (subscription.pending, subscription.dropped) == (30, 20)
     assert [subscription.get(timeout=30).value for _ in range(30)] == list(range(30))
+
+
+class Flooded(RecordingTransport):
+    """Something comes at every look, once there is a flood."""
+
+    flood: Iterator[bytes] | None = None
+    flooded = 0  # datagrams of it that were read
+
+    def receive(self, sock: socket.socket) -> Received | None:
+        if self.flood is None:
+            return super().receive(sock)
+        self.flooded += 1
+        return (next(self.flood),), ("10.0.0.9", 2416)
+
+
+def open_flooded(network: MemoryNetwork, open_over: OpenBus) -> tuple[jsonbus.Bus, Flooded]:
+    """A bus that publishes to x; for a control datagram it reads on as long as it may."""
+    transport = Flooded(network)
+    bus, reader = open_over(transport), open_over(network.open())
+    reader.subscribe("x", maxsize=100_000)
+    assert bus.wait_for_subscribers("x", timeout=30)
+    assert bus.wait_until_sure(timeout=30)
+    return bus, transport
+
+
+def flood(network: MemoryNetwork, transport: Flooded, datagrams: Iterator[bytes]) -> None:
+    transport.flood = datagrams
+    with closing(network.open()) as member:
+        member.send([b"{}"])  # makes it look
+    assert wait_until(lambda: transport.flooded > 10)
+
+
+@pytest.mark.slow
+def test_batched_messages_leave_while_control_datagrams_are_read(
+    network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "READ_ON_S", math.inf)
+    monkeypatch.setattr(receiving, "READ_ON_MAX", math.inf)
+    bus, transport = open_flooded(network, open_over)
+    flood(network, transport, repeat(forge_presence()))
+    for number in range(10):  # the first leaves at once
+        bus.publish("x", number)
+    has_left = wait_until(lambda: ("x", 9) in transport.messages())
+    transport.flood = None
+    assert has_left
+
+
+@pytest.mark.slow
+def test_timers_go_on_while_messages_that_nobody_wants_follow_a_control_datagram(
+    network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "READ_ON_S", math.inf)
+    monkeypatch.setattr(receiving, "READ_ON_MAX", math.inf)
+    bus, transport = open_flooded(network, open_over)
+    before = bus.stats()["datagrams_sent"]
+    stamp = Stamp("stranger", 1)
+    unwanted = (encode_message(stamp, b'"nobody"', b"1", number, 0) for number in count(1))
+    flood(network, transport, unwanted)
+    goes_on = wait_until(lambda: bus.stats()["datagrams_sent"] > before + 1)
+    transport.flood = None
+    assert goes_on

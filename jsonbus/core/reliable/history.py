@@ -55,6 +55,7 @@ from jsonbus.core.limits import (
     REPAIRS_PER_NAK,
     TIMER_SLACK_S,
 )
+from jsonbus.core.outbox import RELIABLE_BYTES_MAX
 from jsonbus.core.reliable.kept import HistoryRecord, KeptTopic, Stretch, oldest
 from jsonbus.core.reliable.pace import Pace, RepairCredit
 from jsonbus.core.routing.matching import is_pattern, matches
@@ -66,7 +67,7 @@ Beat = tuple[str, int, int]  # topic, its last sequence, the first one that is s
 _EXPIRY_INTERVAL_S = 1.0  # looking for expired messages with every new one would be a waste
 
 #: How far ahead it looks for room, several times a batch, and how often if there is none.
-_LOOK_BYTES = 1 << 20
+_LOOK_BYTES = 2 * RELIABLE_BYTES_MAX
 _LOOK_AGAIN_S = 0.01
 
 
@@ -158,8 +159,10 @@ class History:
         state = self.topics.get(topic)
         size = size_bytes + RECORD_OVERHEAD_BYTES * count
         at = now
+        if count > HISTORY_TOPIC_MESSAGES_MAX:
+            at += self.pace.keep_s(now)  # what waits would push itself out
         if self.pace.peak_s > HISTORY_KEEP_MIN_S:
-            at = self.pace.free_at(now, size, count - 1)
+            at = max(at, self.pace.free_at(now, size, count - 1))
         over = self.size_bytes + size - HISTORY_BYTES_MAX
         too_many = self._count + count - HISTORY_MESSAGES_MAX
         if over > 0 or too_many > 0:
@@ -173,7 +176,10 @@ class History:
         return at
 
     def is_at_ease(self, topic: str, now: float) -> bool:
-        """Whether the topic's next batch surely finds room, without looking at each message."""
+        """Whether the topic's next messages surely find room, without looking at each of them.
+
+        At most RELIABLE_BYTES_MAX may wait to be kept.
+        """
         state = self.topics.get(topic)
         return (
             state is not None
@@ -312,7 +318,7 @@ class History:
             self._slack_at = now + _LOOK_AGAIN_S
             return False
         # Half of it: the batch that takes more than is left of that has the other half.
-        state.slack_bytes = self._slack_bytes = _LOOK_BYTES // 2
+        state.slack_bytes = self._slack_bytes = RELIABLE_BYTES_MAX
         return True
 
     def _free_at(self, stretches: Iterable[Stretch], over: int, count: int, at: float) -> float:

@@ -120,16 +120,17 @@ class Reliable:
         number = -self._outbox.messages_put  # it comes after that message
         mark = RETAINED_MARK if is_retained else b""
         texts = (RELIABLE_START + route.prefix + payload,)
-        self._history.keep(route.topic, texts, number, now, mark)
+        self._keep(route.topic, texts, number, now, mark)
 
     def _keep(
         self, topic: str, texts: tuple[bytes, ...], number: int, now: float, mark: bytes
     ) -> int:
-        """Keep messages that are being sent; return the sequence of the first."""
+        """Keep messages that are being sent, or one that is not; return the first's sequence."""
         history = self._history
         sequence = history.keep(topic, texts, number, now, mark)
-        self._needed_until = now + NEEDED_S
-        self.beats_at = now + BEAT_MIN_S
+        if number > 0:
+            self._needed_until = now + NEEDED_S
+            self.beats_at = now + BEAT_MIN_S
         if history.top > self._expected:
             self._expected = self._outbox.expect_sequences(history.top)
         if history.is_tight:
@@ -138,7 +139,7 @@ class Reliable:
 
     def is_at_ease(self, topic: str, now: float) -> bool:
         """Whether the topic's next batch surely finds room."""
-        return self._history.is_at_ease(topic, now)
+        return self._history.is_at_ease(topic, now) and self._outbox.is_at_ease
 
     def appeared(self, old: Entry | None, new: Entry, now: float) -> None:
         """A node is here (again), or wants something else: say how far the topics are for it."""

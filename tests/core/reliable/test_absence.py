@@ -78,6 +78,20 @@ def test_who_comes_back_soon_gets_everything_in_order(is_stopped: bool) -> None:
     assert s.view.stats()["messages_lost"] == 0
 
 
+def test_datagrams_have_room_for_sequences_that_grew_while_nobody_was_there() -> None:
+    link = Link()
+    p, s = make_pair(link)
+    cut_off(link, s, p)
+    for number in range(10_000):
+        assert not p.publish("t", number, link.now, is_reliable=True)
+    link.heal()
+    link.run_until(lambda: p._router.is_wanted_elsewhere("t"), 6)
+    for _ in range(200):
+        assert p.publish("t", 1, link.now, is_reliable=True)
+    datagrams = p.outbox.take(link.now)
+    assert len(datagrams) >= 2 and max(map(len, datagrams)) <= 1_400
+
+
 def test_who_comes_back_late_is_told_the_exact_number_in_one_gap() -> None:
     link = Link()
     p, s = make_pair(link)

@@ -420,6 +420,14 @@ def test_room_for_a_large_message_waits_for_all_that_must_go() -> None:
     assert history.room_at("a", 16 * MIB, now) == approx(NOW + 0.014 + HISTORY_KEEP_MIN_S)
 
 
+def test_there_is_no_room_for_more_than_the_history_holds() -> None:
+    history = History()
+    publish(history, "a")
+    now = NOW + 1  # nothing that is kept is needed any more
+    assert history.room_at("a", 1, now, HISTORY_TOPIC_MESSAGES_MAX) == now
+    assert history.room_at("a", 1, now, HISTORY_TOPIC_MESSAGES_MAX + 1) > now
+
+
 def test_whoever_waits_for_room_pushes_nothing_out_too_early() -> None:
     history = History()
     now = NOW

@@ -35,8 +35,11 @@ class Desk:
             fast_publish=self.fast_publish,
         )
         self.history = History()
-        self.outbox.keep_by(self.history.keep)
+        self.outbox.keep_by(self.keep)
         self.put: list[tuple[str, Any, bool, bool]] = []
+
+    def keep(self, topic: str, texts: tuple[bytes, ...], *rest: Any) -> int:
+        return self.history.keep(topic, texts, *rest)
 
     def publish(
         self, topic: str, value: Any, *, reliable: bool = True, retained: bool = False
@@ -51,10 +54,10 @@ class Desk:
         self.put.append((topic, value, reliable, False))
         self.fast_publish.queued.append(b"%b[%b,%b" % (start, dumps(topic), dumps(value)))
 
-    def sent(self) -> list[list[Any]]:
-        """The items of all datagrams that leave."""
+    def sent(self, datagrams: list[bytes] | None = None) -> list[list[Any]]:
+        """The items of these datagrams, or of all that leave."""
         items, slices = [], ""
-        for data in self.outbox.take(NOW):
+        for data in self.outbox.take(NOW) if datagrams is None else datagrams:
             frame = decode(data)
             if isinstance(frame, FragmentFrame):
                 slices += frame.text
@@ -151,6 +154,42 @@ def test_message_that_is_not_packed_has_no_sequence_yet() -> None:
     assert len(desk.history) == 0
     assert desk.sent() == [["a", 1, 1]]
     assert len(desk.history) == 1
+
+
+@pytest.mark.parametrize("reliable", [False, True])
+def test_queued_message_that_fits_no_datagram_leaves_in_slices(reliable: bool) -> None:
+    desk = Desk()
+    for _ in range(3):  # a flood
+        desk.queue("a", "x" * 1_000, reliable=reliable)
+    sent = desk.sent()
+    desk.outbox.fill_datagrams(8)
+    size = desk.fast_publish.size_max
+    assert size > 1_200
+    for topic in ("a", "t" * 255, "t" * 255, "a"):
+        desk.queue(topic, "x" * (size - 2), reliable=reliable)
+    datagrams = desk.outbox.take(NOW)
+    assert max(map(len, datagrams)) <= 1_400
+    assert sent + desk.sent(datagrams) == desk.expected()
+    assert desk.outbox.messages_sent == 7
+    desk.check_history()
+
+
+class Shared(Desk):
+    """Another thread queues a message while the first one is numbered."""
+
+    def keep(self, topic: str, texts: tuple[bytes, ...], *rest: Any) -> int:
+        if len(self.put) == 1:
+            self.queue(topic, "late")
+        return super().keep(topic, texts, *rest)
+
+
+def test_message_that_another_thread_queues_meanwhile_comes_after_a_large_one() -> None:
+    desk = Shared()
+    assert desk.publish("a", "x" * 5_000) == 1
+    frames = [decode(data) for data in desk.outbox.take(NOW)]
+    assert {each.number for each in frames if isinstance(each, FragmentFrame)} == {1}
+    assert type(frames[-1]) is MessagesFrame and frames[-1].items == [["a", "late", 2]]
+    desk.check_history()
 
 
 @pytest.mark.parametrize("retained", [False, True])

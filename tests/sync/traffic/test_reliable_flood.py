@@ -1,4 +1,4 @@
-"""A flood of reliable messages to three subscribers, one of which hardly reads."""
+"""Floods of reliable messages: to subscribers that hardly read, into a network that has no room."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import pytest
 
 import jsonbus
+from jsonbus.transport import MemoryNetwork
 from tests.helpers import find_free_port, wait_until
 
 COUNT = 20_000
@@ -50,3 +51,27 @@ def test_a_slow_subscriber_of_a_reliable_flood_loses_alone_and_counts_it() -> No
             assert bus.stats()["messages_dropped"] == 0
         for bus in (*fast, slow):
             assert bus.stats()["messages_given_up"] == 0
+
+
+@pytest.mark.slow
+def test_what_waits_for_the_network_is_not_more_than_can_be_repaired() -> None:
+    transport = MemoryNetwork().open()
+    with jsonbus.Bus.over(transport, mode="basic") as bus:
+
+        def publish() -> None:
+            for number in range(2 * COUNT):
+                bus.publish("t", number % 10, reliable=True)
+
+        assert bus.flush(timeout=30)
+        transport.is_jammed = True
+        sender = threading.Thread(target=bus.publish, args=("other", 1))
+        sender.start()
+        assert wait_until(lambda: bus._loop._outgoing.is_busy)  # it waits, and the others need not
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        assert wait_until(lambda: bus.stats()["reliable_waits"] or not publisher.is_alive())
+        transport.is_jammed = False
+        for thread in (sender, publisher):
+            thread.join(60)
+        assert bus.flush(timeout=30)
+        assert bus._node.reliable._history.pushed_out == 0
