@@ -71,7 +71,8 @@ class Outgoing(BaseOutgoing):
 
     def put(self, prefix: bytes, payload: bytes, now: float) -> bool:
         """Send or queue an encoded message; return whether the publisher has to wait."""
-        is_large = len(payload) >= self._fast_publish.alone_min
+        # One that fills a datagram waits for no others; but in a flood, several leave together.
+        is_large = not self._window.is_flood and len(payload) >= self._fast_publish.alone_min
         if not self._unsent and (is_large or now >= self._window.until):
             datagram = self._outbox.make_single(prefix, payload, now)
             if datagram is not None:

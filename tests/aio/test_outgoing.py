@@ -73,6 +73,26 @@ async def test_messages_that_fill_a_datagram_do_not_wait(monkeypatch: pytest.Mon
 
 
 @asynctest
+async def test_messages_that_fill_a_datagram_each_leave_together_in_a_flood(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(base_outgoing, "LINGER_S", 3600.0)
+    async with memory_buses() as (network, open_over):
+        transport = RecordingTransport(network)
+        bus = open_over(transport, mode="basic", datagram_bytes_max=1400)
+        assert await bus.flush(timeout=30)
+        before = len(transport.runs)
+        for number in range(200):
+            await bus.publish("x", [number, "x" * 1000])
+        assert await bus.flush(timeout=30)
+        runs = [len(run) for run in transport.runs[before:]]
+        assert runs[0] == 1  # not yet a flood
+        assert max(runs) > base_outgoing.BATCH_DATAGRAMS_MAX // 2
+        assert len(runs) < 60
+        assert [value[0] for _, value in transport.messages()] == list(range(200))
+
+
+@asynctest
 async def test_messages_of_all_sizes_and_topics_keep_their_order() -> None:
     async with memory_buses() as (network, open_over):
         transport = RecordingTransport(network)
