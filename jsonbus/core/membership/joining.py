@@ -123,7 +123,7 @@ class Joining:
         Without this, a node that fell asleep while joining would wake up as the first of the bus.
         """
         if self.state == DOUBTING and self._silent_at != math.inf:
-            self._silent_at = now + self._lease_s()
+            self.hear_settled(now)  # as if somebody had been heard
         elif self.state == JOINING and self._awaits_silence:
             self._silent_at = math.inf
             self._announce_from(now, now)

@@ -102,6 +102,19 @@ def test_doubt_of_a_node_that_slept_waits_for_silence_anew() -> None:
     assert joining.state == DOUBTING
 
 
+def test_doubt_of_a_node_that_slept_lasts_a_lease_though_it_announces_again() -> None:
+    joining = start()
+    joining.hear_settled(NOW)
+    run(joining, 1.5)
+    woke_at = NOW + 5.0
+    joining.distrust_silence(woke_at)
+    joining.doubt(woke_at, "it slept", announces=True)
+    run(joining, 5.0 + LEASE_S - 0.01, is_alone=False)
+    assert joining.state == DOUBTING
+    run(joining, 5.0 + LEASE_S, is_alone=False)
+    assert joining.state == SURE
+
+
 def test_half_a_second_of_silence_after_two_announcements_makes_sure() -> None:
     joining = start()
     run(joining, 0.74)
