@@ -102,6 +102,14 @@ class Liveness:
         self._check_at = next_at
         return gone
 
+    def gone_since(self, entry: Entry, now: float) -> float:
+        """Return when a node that is gone by now was gone for others, which did not sleep.
+
+        This node may have slept: what it knows is then as old as what they have forgotten.
+        """
+        heard_at = self._list.heard_at(entry.node)
+        return min(now, heard_at + self._lease_of(entry) + SUSPECT_GRACE_S)
+
     def take_question(self, due: float) -> tuple[tuple[str, int], ...]:
         """Return the nodes to ask for, if it is time to ask."""
         if self._ask_at > due:

@@ -372,7 +372,7 @@ class Membership:
         for entry in self._liveness.check(due):
             gone = replace(entry, gone=True)
             self._agreement.leave_behind(self.list.digest, now)
-            self.list.bury(gone, now)
+            self.list.bury(gone, self._liveness.gone_since(entry, now))
             self._entry_changed(entry, None, gone, now)
         suspects = self._liveness.take_question(due)
         if suspects and self._strategy.takes_part:

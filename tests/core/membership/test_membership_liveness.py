@@ -139,6 +139,25 @@ def test_node_that_was_gone_for_long_comes_back_as_an_unknown_one() -> None:
     assert link.agrees()
 
 
+def test_node_that_slept_does_not_bring_back_what_the_others_have_forgotten() -> None:
+    link = Link()
+    a, b = link.add("a"), link.add("b")
+    link.subscribe(b, "t")
+    link.run(5)
+    link.nodes.remove(a)  # a's machine is suspended
+    link.cut_off(b)
+    link.run(30)
+    link.nodes.insert(0, a)
+    link.run_until(lambda: not a.has_subscribers("t"), 3)
+    link.heal()
+    b.ping(link.now)
+    link.move()
+    assert not a.has_subscribers("t")
+    link.run(3)
+    assert a.has_subscribers("t")
+    assert link.agrees()
+
+
 def test_node_cut_off_for_long_agrees_again() -> None:
     link = Link()
     a, b = link.add("a"), link.add("b")
