@@ -40,6 +40,7 @@ from jsonbus.core.channel.limits import (
     MESSAGE_OVERHEAD_BYTES,
     OUTPUT_BYTES_MAX,
     SILENCE_S,
+    UNANSWERED_S,
     WHOLE_BYTES_MIN,
 )
 from jsonbus.core.channel.liveness import Liveness
@@ -313,8 +314,10 @@ class ChannelEnd:
         """Return when to take the other end for gone."""
         if self.state == CLOSING and (self.is_peer_closed or not self.is_paused):
             # An end that has closed sends no beats, but it reads: accepting bytes is a sign of
-            # life, too. The other one is not read any more; it only has to write its E.
-            return max(self.liveness.heard_at, self.liveness.spoken_at) + SILENCE_S
+            # life, too. The other one answers C, or is not read any more; it does not know if
+            # writing has failed, and has only its beats to say.
+            bears_s = SILENCE_S if self.is_lost else UNANSWERED_S
+            return max(self.liveness.heard_at, self.liveness.spoken_at) + bears_s
         return math.inf if self.is_paused else self.liveness.silent_at
 
     def _beat_at(self) -> float:

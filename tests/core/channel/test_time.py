@@ -132,20 +132,29 @@ def test_end_that_has_closed_says_nothing_after_that() -> None:
 # --- Silence -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("has_closed", [False, True])
-def test_end_that_hears_nothing_takes_the_other_for_gone(has_closed: bool) -> None:
+def test_end_that_hears_nothing_takes_the_other_for_gone() -> None:
     pair = ChannelPair().open()
     end = pair.ann.end
-    if has_closed:
-        end.close(START)
     pair.ann.write(START)
     end.handle_timer(START + SILENCE_S - 0.001)
     assert not end.is_over
     end.written(end.output_bytes, START + SILENCE_S - 0.001)
     end.handle_timer(START + SILENCE_S)
-    assert end.is_over and not end.is_confirmed
-    assert end.is_lost == (not has_closed)
-    assert end.reason == ("it was closed here" if has_closed else "bob was not heard for 20 s")
+    assert end.is_lost and end.is_over and not end.is_confirmed
+    assert end.reason == "bob was not heard for 20 s"
+    assert end.timer_at() == math.inf
+
+
+def test_end_whose_close_is_not_answered_gives_up_sooner() -> None:
+    pair = ChannelPair().open()
+    end = pair.ann.end
+    end.close(START + 1.0)
+    pair.ann.write(START + 1.0)
+    end.handle_timer(START + 1.0 + UNANSWERED_S - 0.001)
+    assert not end.is_over
+    end.handle_timer(START + 1.0 + UNANSWERED_S)
+    assert end.is_over and not end.is_confirmed and not end.is_lost
+    assert end.reason == "it was closed here"
     assert end.timer_at() == math.inf
 
 
@@ -218,8 +227,8 @@ def test_close_looks_at_the_clock_again_although_nobody_took_the_messages() -> N
     end.pause()
     end.close(START + 100)
     pair.ann.write(START + 100)
-    assert end.timer_at() == START + 100 + SILENCE_S
-    end.handle_timer(START + 100 + SILENCE_S)
+    assert end.timer_at() == START + 100 + UNANSWERED_S
+    end.handle_timer(START + 100 + UNANSWERED_S)
     assert end.is_over
 
 
@@ -238,10 +247,10 @@ def begin_answering_a_close() -> ChannelPair:
 
 def test_end_that_cannot_answer_a_close_gives_up() -> None:
     pair = begin_answering_a_close()
-    pair.bob.end.handle_timer(START + SILENCE_S - 0.001)
+    pair.bob.end.handle_timer(START + UNANSWERED_S - 0.001)
     assert pair.bob.end.state == "closing"
-    assert pair.bob.end.timer_at() == START + SILENCE_S
-    pair.bob.end.handle_timer(START + SILENCE_S)
+    assert pair.bob.end.timer_at() == START + UNANSWERED_S
+    pair.bob.end.handle_timer(START + UNANSWERED_S)
     assert pair.bob.end.is_over and not pair.bob.end.is_lost
     assert pair.bob.end.reason == "ann closed it" and pair.bob.end.unsent == 1
 
@@ -249,12 +258,12 @@ def test_end_that_cannot_answer_a_close_gives_up() -> None:
 def test_end_that_answers_a_close_may_take_long_for_what_it_has_begun() -> None:
     pair = begin_answering_a_close()
     while not pair.bob.end.is_over:
-        pair.now += SILENCE_S - 1
+        pair.now += UNANSWERED_S - 1
         for side in pair.sides:
             side.end.handle_timer(pair.now)
         assert pair.bob.write(pair.now, 5000)
         pair.ann.read(pair.now)
-    assert pair.now > START + 5 * SILENCE_S
+    assert pair.now > START + 5 * UNANSWERED_S
     assert pair.ann.end.is_confirmed and pair.ann.end.discarded == 1
     assert kinds(pair.ann.was_read) == [BYTES, END]
 
@@ -264,8 +273,8 @@ def test_refusal_that_is_not_taken_is_given_up() -> None:
     end.receive(memoryview(encode_hello(channel_pair.HELLO)), START)
     end.refuse(channel_pair.UNBOUND)
     end.pause()
-    assert end.timer_at() == START + SILENCE_S
-    end.handle_timer(START + SILENCE_S)
+    assert end.timer_at() == START + UNANSWERED_S
+    end.handle_timer(START + UNANSWERED_S)
     assert end.is_over and not end.is_lost and end.reason == "refused (unbound)"
 
 
