@@ -149,9 +149,7 @@ def _draw_idle(panel: Any, rows: Rows) -> None:
     medians = [row.median for row in rows[IDLE]]
     bare = [row.extra["bare_ms"] for row in rows[IDLE]]
     panel.plot(sizes, medians, "o", ls="-", color=COLOURS["jsonbus"], label="node", lw=1.2, ms=4)
-    panel.plot(
-        sizes, bare, "s", ls="-", color=COLOURS["raw"], label="bare receiver", lw=1.2, ms=4
-    )
+    panel.plot(sizes, bare, "s", ls="-", color=COLOURS["raw"], label="bare receiver", lw=1.2, ms=4)
     panel.set_ylim(0, 1.4 * max(medians))
     panel.set_xlim(0, None)
     panel.set_ylabel("ms", fontsize=8)
