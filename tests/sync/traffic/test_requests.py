@@ -169,7 +169,7 @@ def test_requests_that_timed_out_are_not_run_before_a_later_one(open_bus: OpenBu
         assert first.result(60) == "first"
         assert asking.request("slow", "later", timeout=60) == "later"
     assert slow.ran == ["first", "later"]
-    # On a busy machine a caller's time may be over before the node's: then the request is cancelled.
+    # On a busy machine a caller's time may be over before the node's: it cancels the request.
     stats = serving.stats()
     assert stats["requests_expired"] + stats["requests_cancelled"] == 20
 
