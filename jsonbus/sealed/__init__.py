@@ -9,6 +9,8 @@ strangers.py    how much work senders that were never met may cause
 keys.py         the keys of a bus, and the file they are in
 key_file.py     key files made and changed, for `jsonbus keygen`
 derivation.py   keys made from secrets
+records.py      channels: two sides agree on keys, then exchange records
+tcp.py          the TCP connection of a channel, which carries records
 
 Between the network and the core: the core sees the same datagrams as on an open bus.
 
