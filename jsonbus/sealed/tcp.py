@@ -45,8 +45,17 @@ from jsonbus.transport.tcp import TcpConnection
 class SealedTcp(TcpConnection):
     """See the head of this file. Reading and writing may go on in two threads, once it is open."""
 
-    __slots__ = ("_hello", "_is_caller", "_is_foreign", "_offer", "_records", "_ring", "_theirs")
-    __slots__ += ("_has_heard_part", "_unwritten")
+    __slots__ = (
+        "_has_heard_part",
+        "_hello",
+        "_is_caller",
+        "_is_foreign",
+        "_offer",
+        "_records",
+        "_ring",
+        "_theirs",
+        "_unwritten",
+    )
 
     def __init__(self, sock: socket.socket, ring: KeyRing, *, is_caller: bool) -> None:
         super().__init__(sock)

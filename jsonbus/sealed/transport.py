@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from jsonbus.sealed.datagrams import SALT_BYTES, SEAL_BYTES, Sealer
 from jsonbus.sealed.keys import KeySource
 from jsonbus.sealed.opener import Opener
+from jsonbus.sealed.tcp import SealedTcp
 from jsonbus.transport.base import Received, Seal, Sender, Transport, TransportInfo
+from jsonbus.transport.tcp import TcpConnection
 
 _log = logging.getLogger("jsonbus.sealed")
 
@@ -97,7 +99,13 @@ class SealedTransport:
         return self._inner.rejoin()
 
     def describe(self) -> TransportInfo:
-        seal = Seal(self._keys.ring.bus, self._key.id, SEAL_BYTES, self._opener.figures)
+        seal = Seal(
+            self._keys.ring.bus,
+            self._key.id,
+            SEAL_BYTES,
+            self._opener.figures,
+            self._seal_connection,
+        )
         return self._inner.describe()._replace(seal=seal)
 
     def kernel_drops(self) -> int:
@@ -108,6 +116,9 @@ class SealedTransport:
 
     def close(self) -> None:
         self._inner.close()
+
+    def _seal_connection(self, connection: TcpConnection, is_caller: bool) -> TcpConnection:
+        return SealedTcp(connection.sock, self._keys.ring, is_caller=is_caller)
 
     def _send_replies(self) -> bool:
         """Send challenges and answers before the next datagrams; False if there is no room."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from .tcp import TcpConnection
 
 Sender: TypeAlias = tuple[str, int]
 """Address and port a datagram came from."""
@@ -32,7 +35,7 @@ class Interface:
 
 
 class Seal(NamedTuple):
-    """How the datagrams of a transport are sealed."""
+    """How the datagrams of a transport are sealed, and the connections of channels."""
 
     #: The name of the bus, of its key file.
     bus: str
@@ -42,6 +45,8 @@ class Seal(NamedTuple):
     added_bytes: int
     #: Datagrams that were not let in, by cause: entries of stats().
     refused: Mapping[str, int]
+    #: Seals a TCP connection between two nodes; True for the side that calls.
+    seal_connection: Callable[[TcpConnection, bool], TcpConnection]
 
 
 class TransportInfo(NamedTuple):

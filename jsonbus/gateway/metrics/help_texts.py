@@ -178,6 +178,7 @@ bus
     channels_refused  channels from other nodes that this node refused
     channel_attempts_failed  attempts of this node to open a channel that failed
     channel_connections_dropped  connections to the channel port that were invalid or too many
+    channels_foreign  connections of channels whose other side has no key of the sealed bus
     channel_messages_sent  messages sent over channels
     channel_messages_received  messages received over channels
     channel_bytes_sent  bytes sent over channels
