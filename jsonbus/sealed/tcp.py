@@ -1,14 +1,15 @@
 """The TCP connection of a sealed channel: like an open one, but what is written travels in records.
 
 Theory of operation. The end of a channel (core/channel/end.py) knows nothing of records. It is told
-how many of its bytes were written, and it is over once all of them are. So a record that the kernel
-has not taken whole must count as unwritten, although it is sealed and cannot be taken back:
+how many of its bytes were written, and it is over once all of them are. So records that the kernel
+has not taken whole must count as unwritten, although they are sealed and cannot be taken back:
 
-- Of the bytes in such a record, `write` reports all but the last one. So the end has something to
-  write, and is not over; and its owner waits for room and calls `write` again.
-- Then the rest of the record is written first. When the kernel has it, the last byte is reported.
+- Of the bytes in them, `write` reports all but the last one. So the end has something to write, and
+  is not over; and its owner waits for room and calls `write` again.
+- Then the rest of these records is written first. When the kernel has it, the last byte is
+  reported.
 - An end drops what nobody reads any more, but never the rest of a frame that it has begun to write.
-  A frame in the record counts as begun if a byte of it was reported: so no record ends with the
+  A frame in these records counts as begun if a byte of it was reported: so no record ends with the
   first byte of a frame alone (`cut` sees to that).
 
 `read_into` needs no memory between calls but for a record that has not come whole: it opens records
@@ -41,6 +42,10 @@ from jsonbus.sealed.records import (
 )
 from jsonbus.transport.tcp import TcpConnection
 
+#: Records given to the kernel in one call: a message of 64 KiB and its prefix are two. With more, a
+#: connection that is full would keep more.
+RECORDS_AT_ONCE = 2
+
 
 class SealedTcp(TcpConnection):
     """See the head of this file. Reading and writing may go on in two threads, once it is open."""
@@ -64,7 +69,7 @@ class SealedTcp(TcpConnection):
         self._is_foreign = False
         self._has_heard_part = False
         self._records: Records | None = None  # from when both offers are known
-        self._unwritten: Piece = b""  # the rest of a record
+        self._unwritten: Piece = b""  # the rest of records
         # Until then:
         self._offer: Offer | None = None
         self._theirs = b""  # what has come of the other side's offer
@@ -123,23 +128,27 @@ class SealedTcp(TcpConnection):
             raise TransportError(records.failure)
         count = 0
         if self._unwritten:
-            if not self._send(self._unwritten):
+            if not self._send([self._unwritten]):
                 return 0
-            count = 1  # the last byte of that record is the first one of these pieces
+            count = 1  # the last byte of these records is the first one of the pieces
         elif len(pieces) == 1 and len(pieces[0]) <= RECORD_BYTES_MAX:  # as nearly always
             size = len(pieces[0])
-            return size if self._send(records.seal(pieces[0])) else size - 1
+            return size if self._send([records.seal(pieces[0])]) else size - 1
+        together: list[Piece] = []
         for plaintext in cut(pieces, count):
+            together.append(records.seal(plaintext))
             count += len(plaintext)
-            if not self._send(records.seal(plaintext)):
-                return count - 1
-        return count
+            if len(together) == RECORDS_AT_ONCE:
+                if not self._send(together):
+                    return count - 1
+                together = []
+        return count if not together or self._send(together) else count - 1
 
-    def _send(self, record: Piece) -> bool:
-        """Send a record, or the rest of one; return whether the kernel took all of it."""
-        sent = super().write((record,))
-        is_sent = sent == len(record)
-        self._unwritten = b"" if is_sent else memoryview(record)[sent:]
+    def _send(self, records: Sequence[Piece]) -> bool:
+        """Send records, or the rest of them; return whether the kernel took everything."""
+        sent = super().write(records)
+        is_sent = sent == sum(map(len, records))
+        self._unwritten = b"" if is_sent else memoryview(b"".join(records))[sent:]
         return is_sent
 
     def _send_at_once(self, data: bytes) -> None:

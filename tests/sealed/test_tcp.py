@@ -139,7 +139,7 @@ def test_what_the_kernel_does_not_take_is_reported_when_it_has_it(pair: Pair) ->
     assert 0 < fill < len(body)
     assert pair.caller.write([left[fill:]]) == 0  # full: nothing of it is sealed, nor sent
     left = left[fill:]
-    assert fill % RECORD_BYTES_MAX == RECORD_BYTES_MAX - 1  # the last byte of a record is owed
+    assert fill % RECORD_BYTES_MAX == RECORD_BYTES_MAX - 1  # all but the last byte
     while len(got) < len(body):
         count = pair.listener.read_into(BUFFER)
         got += BUFFER[: count or 0]
