@@ -242,6 +242,23 @@ def test_a_hundred_channels_carry_their_messages_apart(open_bus: OpenBus) -> Non
     assert bound.stats()["channels_open"] == 100
 
 
+def test_many_channels_opened_at_once_are_not_taken_for_strangers(
+    open_bus: OpenBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jsonbus.frontend.channels.connector.DIALED_MAX", 4)
+    monkeypatch.setattr("jsonbus.frontend.channels.listener.UNIDENTIFIED_MAX", 4)
+    calling, bound = open_bus(), open_bus(name="desk")
+    binding = bound.bind("p")
+    assert wait_until(lambda: "desk" in {node.name for node in calling.nodes()})
+    channels = [calling.connect("desk", "p", timeout=LONG_S, wait=False) for _ in range(60)]
+    for number, channel in enumerate(channels):
+        channel.send(number)
+    received = sorted(binding.accept(LONG_S).receive(LONG_S) for _ in channels)
+    assert received == list(range(60))
+    assert bound.stats()["channel_connections_dropped"] == 0
+    assert calling._loop.channels.manager.connector._lines == {}
+
+
 def test_a_message_goes_on_while_a_record_comes_byte_by_byte(open_bus: OpenBus) -> None:
     bus = open_bus()
     binding = bus.bind("p")
