@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import jsonbus
 from jsonbus.errors import TransportError
 from jsonbus.sealed.keys import parse_ring
 from jsonbus.sealed.records import (
@@ -103,6 +106,14 @@ def test_offers_and_records_are_those_of_the_format() -> None:
     caller, listener = open_session()
     assert [caller.seal(text).hex() for text in (b"hello", b"more")] == CALLER_RECORDS
     assert [listener.seal(text).hex() for text in (b"hello", b"more")] == LISTENER_RECORDS
+
+
+def test_the_page_for_other_languages_has_this_session() -> None:
+    page = (Path(jsonbus.__file__).parent / "sealed" / "README.md").read_text(encoding="utf-8")
+    shown = re.sub(r"\s", "", page)
+    for offer in (CALLER_OFFER, LISTENER_OFFER):
+        assert offer[16:80] in shown
+    assert CALLER_RECORDS[0] + LISTENER_RECORDS[0] in shown
 
 
 def test_an_offer_is_made_of_key_id_public_key_and_random_bytes() -> None:
