@@ -205,6 +205,14 @@ def test_an_offer_that_comes_back_is_refused() -> None:
         called.agree(called.data, is_caller=True)
 
 
+def test_two_callers_that_are_led_to_each_other_share_no_keys() -> None:
+    ann, bob = Offer(RING, KEY, count_up(0)), Offer(RING, KEY, count_up(64))
+    of_ann = ann.agree(bob.data, is_caller=True)
+    of_bob = bob.agree(ann.data, is_caller=True)
+    assert read(of_bob, of_ann.seal(b"hello")) == b""
+    assert read(of_ann, of_bob.seal(b"hello")) == b""
+
+
 def test_a_public_key_that_makes_the_secret_known_to_everybody_is_refused() -> None:
     called = Offer(RING, KEY, count_up(0))
     for point in (bytes(32), b"\x01" + bytes(31)):
@@ -335,6 +343,48 @@ def test_a_byte_put_in_or_left_out_anywhere_ends_the_session() -> None:
             text = read(session.listener, changed + bytes(RECORD_BYTES_MAX))
             assert b"".join(b"record %d" % number for number in range(3)).startswith(text)
             assert session.listener.failure
+
+
+#: What can be done to a stream: a part of it is moved, said twice, left out, or changed.
+TAMPERING = st.tuples(
+    st.sampled_from(["move", "repeat", "leave out", "flip", "insert"]),
+    st.integers(0, 1 << 16),
+    st.integers(1, 80),
+    st.integers(0, 1 << 16),
+)
+
+
+@given(TEXTS, st.lists(TAMPERING, min_size=1, max_size=3), st.lists(st.integers(0, 1 << 16)))
+def test_whatever_is_done_to_a_stream_only_its_untouched_beginning_is_opened(
+    texts: list[bytes], tampering: list[tuple[str, int, int, int]], places: list[int]
+) -> None:
+    caller, listener = open_session()
+    records = [caller.seal(text) for text in texts]
+    stream = b"".join(records)
+    changed = stream
+    for what, begin, size, other in tampering:
+        at = begin % (len(changed) + 1)
+        part, rest = changed[at : at + size], changed[:at] + changed[at + size :]
+        to = other % (len(rest) + 1)
+        if what == "move":
+            changed = rest[:to] + part + rest[to:]
+        elif what == "repeat":
+            changed = changed[:at] + part + changed[at:]
+        elif what == "leave out":
+            changed = rest
+        elif what == "flip":
+            changed = (
+                changed[:at] + bytes(byte ^ 1 << other % 8 for byte in part) + changed[at + size :]
+            )
+        else:
+            changed = changed[:at] + bytes([other % 256]) * size + changed[at:]
+    same = next(
+        (at for at, both in enumerate(zip(stream, changed, strict=False)) if both[0] != both[1]),
+        min(len(stream), len(changed)),
+    )
+    ends = [sum(map(len, records[:count])) for count in range(len(records) + 1)]
+    untouched = max(count for count, end in enumerate(ends) if end <= same)
+    assert read(listener, *cut_at(changed, places)) == b"".join(texts[:untouched])
 
 
 def test_reflected_records_are_not_opened() -> None:

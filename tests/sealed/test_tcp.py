@@ -44,9 +44,9 @@ def sockets() -> Iterator[Sockets]:
     with ExitStack() as stack:
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         # Set before connecting, so that the kernel cannot keep more.
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 10)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 10)
         calling = stack.enter_context(socket.socket())
-        calling.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 10)
+        calling.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 << 10)
         calling.connect(listening.getsockname())
         answering = stack.enter_context(listening.accept()[0])
         for each in (calling, answering):
