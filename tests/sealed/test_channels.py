@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import jsonbus
 from jsonbus.core.channel.wire import BEAT, BYTES, Hello, encode_hello
 from jsonbus.errors import ChannelClosedError, ChannelRefusedError
 from jsonbus.sealed.records import OFFER_BYTES
@@ -301,6 +302,22 @@ def test_a_part_of_a_record_keeps_a_channel_that_was_about_to_be_given_up(
         assert connection.end.received == 0
         plain.sock._sock.sendall(record[20:])
         assert channel.receive(LONG_S) == b"slow!"
+
+
+def test_a_part_of_a_record_is_heard_by_who_waits_for_the_message(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    binding = bus.bind("p")
+    with join(bus, "p") as plain:
+        channel = binding.accept(LONG_S)
+        connection, is_sync = channel._connection, isinstance(bus, jsonbus.Bus)
+        receiving = InThread(channel.receive, LONG_S)
+        assert wait_until(lambda: connection.is_read_directly == is_sync)
+        heard_at = connection.end.liveness.heard_at
+        record = plain.sock._records.seal(b"\x00\x00\x00\x05B" + b"slow!")
+        plain.sock._sock.sendall(record[:10])
+        assert wait_until(lambda: connection.end.liveness.heard_at > heard_at)
+        plain.sock._sock.sendall(record[10:])
+        assert receiving.result() == b"slow!"
 
 
 def test_a_stranger_that_says_nothing_costs_one_of_few_places(open_bus: OpenBus) -> None:
