@@ -56,6 +56,46 @@ VALUES: list[tuple[Any, Any]] = [
 NO_JSON: list[Any] = [object(), float("nan"), {1, 2}, "\ud800", 2**64, {"bytes": b"inside"}]
 
 
+class SealedSocket:
+    """A socket whose plaintext travels in records, as on a sealed bus. Blocks, like the socket."""
+
+    def __init__(self, sock: socket.socket, key_file: Any, *, is_caller: bool) -> None:
+        from jsonbus.sealed import keys, records
+
+        ring = keys.KeySource(key_file).ring
+        offer = records.Offer(ring, ring.keys[0], os.urandom)
+        sock.settimeout(LONG_S)
+        self._sock = sock
+        self._buffer = memoryview(bytearray(2 * records.SEALED_BYTES_MAX))
+        self._cut = records.cut
+        self._plaintext = b""  # opened and not read yet
+        if is_caller:
+            sock.sendall(offer.data)
+        theirs = sock.recv(records.OFFER_BYTES, socket.MSG_WAITALL)
+        if not is_caller:
+            sock.sendall(offer.data)
+        self._records = offer.agree(theirs, is_caller=is_caller)
+
+    def sendall(self, data: bytes) -> None:
+        for plaintext in self._cut([data]):
+            self._sock.sendall(self._records.seal(plaintext))
+
+    def recv(self, size: int) -> bytes:
+        while not self._plaintext:
+            held_bytes = self._records.resume(self._buffer)
+            count = self._sock.recv_into(self._buffer[held_bytes:])
+            if not count:
+                return b""
+            opened = self._records.open(self._buffer, held_bytes + count)
+            assert not self._records.failure
+            self._plaintext = bytes(self._buffer[:opened])
+        data, self._plaintext = self._plaintext[:size], self._plaintext[size:]
+        return data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
 def count_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -63,9 +103,14 @@ def count_descriptors() -> int:
 class Plain:
     """One end of a connection that says what it is told to. Blocks, with a bound."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(
+        self, sock: socket.socket, key_file: Any = None, *, is_caller: bool = True
+    ) -> None:
+        """With a key file, of a sealed bus."""
         sock.settimeout(LONG_S)
-        self.sock = sock
+        self.sock: Any = sock
+        if key_file is not None:
+            self.sock = SealedSocket(sock, key_file, is_caller=is_caller)
 
     def send(self, kind: int, body: bytes = b"") -> None:
         self.sock.sendall(encode_frame(kind, body))
@@ -123,7 +168,8 @@ class Plain:
 def call(bus: Any, port: str | None = None, **fields: Any) -> Plain:
     """A connection to a bus that has bound something; with a port's name, hello is said."""
     host, tcp_port = bus._loop.channels.manager.listener.own_place()
-    plain = Plain(socket.create_connection((host, tcp_port), timeout=LONG_S))
+    sock = socket.create_connection((host, tcp_port), timeout=LONG_S)
+    plain = Plain(sock, bus.config.key_file)
     if port is not None:
         hello = Hello("caller-node-1", 1, "plain", bus.id, port, 64 << 20)._replace(**fields)
         plain.sock.sendall(encode_hello(hello))
@@ -145,10 +191,11 @@ class PlainListener:
         self._sock.settimeout(LONG_S)
         port = self._sock.getsockname()[1]
         bus._loop.call(lambda node, now: node.directory.set_channel_port(port, now))
+        self._key_file = bus.config.key_file
 
     def accept(self) -> Plain:
         """Who called, after its hello."""
-        plain = Plain(self._sock.accept()[0])
+        plain = Plain(self._sock.accept()[0], self._key_file, is_caller=False)
         plain.read_kind(HELLO)
         return plain
 

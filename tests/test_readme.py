@@ -29,17 +29,18 @@ from tests.helpers import find_free_port, need_program
 from tests.readme import PAGES, ROOT, Run, Section, read_sections
 from tests.transport.namespace import in_private_namespace, ip
 
-FRONT, LIBRARY, COMMANDS_PAGE, PROTOCOL, TOOLS = (
+FRONT, LIBRARY, COMMANDS_PAGE, PROTOCOL, SEALED, TOOLS = (
     "README.md",
     "jsonbus/README.md",
     "jsonbus/cli/README.md",
     "jsonbus/core/README.md",
+    "jsonbus/sealed/README.md",
     "tools/README.md",
 )
 #: The pages that are checked here: their sections by title.
 SECTIONS = {
     page: {section.title: section for section in read_sections(PAGES[page])}
-    for page in (FRONT, LIBRARY, COMMANDS_PAGE, PROTOCOL, TOOLS)
+    for page in (FRONT, LIBRARY, COMMANDS_PAGE, PROTOCOL, SEALED, TOOLS)
 }
 RUNNABLE = {
     f"{page}: {section.title}": section
@@ -193,7 +194,7 @@ def test_every_setting_is_told_with_its_variable_and_default() -> None:
         key: getattr(jsonbus.BusConfig(), key, False) for key in BusSettings.__annotations__
     }
     defaults |= {"datagram_bytes_max": "by the network", "subs_share_delay": "random"}
-    defaults |= {"rate_limit": "unlimited", "workers": "1; AsyncBus: 100"}
+    defaults |= {"key_file": "none", "rate_limit": "unlimited", "workers": "1; AsyncBus: 100"}
     defaults |= {"name": "host and process", "interface": "auto", "verbose": 0, "quiet": 0}
     for key, default in defaults.items():
         shown = rows[environment_variable(key)][2].strip("`")
@@ -266,6 +267,7 @@ def test_every_method_told_exists() -> None:
 def test_every_counter_told_exists() -> None:
     text = SECTIONS[LIBRARY]["Guarantees"].text
     text += SECTIONS[COMMANDS_PAGE]["When multicast gives trouble"].text
+    text += SECTIONS[SEALED]["What is protected"].text
     with jsonbus.Bus(port=find_free_port()) as bus:
         figures = bus.stats()
     told = set(re.findall(r"`([a-z]+_[a-z_]+)`", text))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from .tcp import TcpConnection
 
 Sender: TypeAlias = tuple[str, int]
 """Address and port a datagram came from."""
@@ -31,6 +34,21 @@ class Interface:
     has at the time."""
 
 
+class Seal(NamedTuple):
+    """How the datagrams of a transport are sealed, and the connections of channels."""
+
+    #: The name of the bus, of its key file.
+    bus: str
+    #: The id of the key that seals now.
+    key: str
+    #: What sealing adds to each datagram.
+    added_bytes: int
+    #: Datagrams that were not let in, by cause: entries of stats().
+    refused: Mapping[str, int]
+    #: Seals a TCP connection between two nodes; True for the side that calls.
+    seal_connection: Callable[[TcpConnection, bool], TcpConnection]
+
+
 class TransportInfo(NamedTuple):
     """The facts of an open transport."""
 
@@ -43,6 +61,8 @@ class TransportInfo(NamedTuple):
     #: How far the queue of this transport's own socket may grow, counted like `queued_bytes`; None
     #: where the system does not report it.
     queue_bytes_max: int | None = None
+    #: None where datagrams travel open.
+    seal: Seal | None = None
 
 
 class Transport(Protocol):

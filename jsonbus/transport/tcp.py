@@ -41,6 +41,18 @@ class TcpConnection:
         except OSError:
             return "an unknown address"
 
+    # Of an open bus these are False; sealed/tcp.py has others.
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the other side has shown that it has no key of this bus."""
+        return False
+
+    @property
+    def has_heard_part(self) -> bool:
+        """Whether `read_into` has just got something of which it can give nothing out yet."""
+        return False
+
     def finish_dialing(self) -> None:
         """Complete `dial`, once the socket is writable: raises TransportError if nobody is
         there.

@@ -73,7 +73,9 @@ def test_every_part_has_its_rows(arena: Arena, part: str) -> None:
 
 
 @pytest.mark.parametrize("is_json", [False, True])
-@pytest.mark.parametrize("system", ["stream", "jsonbus", "jsonbus-aio"])
+@pytest.mark.parametrize(
+    "system", ["stream", "jsonbus", "jsonbus-aio", "jsonbus-sealed", "jsonbus-aio-sealed"]
+)
 def test_messages_go_one_way_and_there_and_back(arena: Arena, system: str, is_json: bool) -> None:
     with Pair(arena, system) as pair:
         flow = pair.flow(30, 1_000, is_json)
@@ -105,10 +107,15 @@ def test_the_tool_prints_tables_and_writes_all_figures(
 ) -> None:
     monkeypatch.setattr(bench_channel, "QUICK", PLAN)
     file = tmp_path / "channel.json"
-    given = ["--quick", "--here", "--only", "large,transfer", "--json", str(file)]
+    given = ["--quick", "--here", "--sealed", "--only", "large,transfer", "--json", str(file)]
     assert bench_channel.main(given) == 0
     printed = capsys.readouterr().out
     assert "### messages of 64 KB, one way" in printed and "### Targets" in printed
     measures = json.loads(file.read_text())["measures"]
-    assert [row["row"] for row in measures["large"]["rows"]] == BYTES + JSON
-    assert [row["row"] for row in measures["transfer"]["rows"]] == BYTES
+    sealed = ["Bus, sealed", "AsyncBus, sealed"]
+    sealed_json = [f"{row}, JSON" for row in sealed]
+    assert [row["row"] for row in measures["large"]["rows"]] == [
+        *(BYTES + sealed),
+        *(JSON + sealed_json),
+    ]
+    assert [row["row"] for row in measures["transfer"]["rows"]] == BYTES + sealed

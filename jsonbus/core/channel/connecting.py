@@ -68,6 +68,7 @@ class Attempt:
         ] = []  # places of the node, at the last step of a search; without times
         self._pause_s = RETRY_MIN_S
         self._must_ask = False  # what is known has proved wrong
+        self._detail = ""  # why the last place did not answer
         self._is_fresh = False  # the dialed place was announced because this attempt had asked
         self._begun_at = now
         self._asked = 0
@@ -108,6 +109,7 @@ class Attempt:
         """Note that nobody answers at that place, or that the connection ended."""
         if self.state != DIALING:
             return  # it has ended meanwhile
+        self._detail = detail
         if self._is_fresh:
             self._refuse("gone", now, detail)
         else:
@@ -155,7 +157,7 @@ class Attempt:
                 self._refuse("unbound", now)
                 return None
         if now >= self._begun_at + FIND_S:
-            self._refuse("unknown" if place is None else "gone", now)
+            self._refuse("unknown" if place is None else "gone", now, self._detail)
             return None
         return self._ask(now)
 

@@ -16,6 +16,9 @@ The files, in the order in which a channel meets them:
 - `channel.py`: what the application holds: send, receive, handlers, close.
 - `counters.py`: what `stats()` reports about channels.
 
+On a sealed bus, `manager.py` exchanges each connection for one that seals what is written and opens
+what is read (sealed/tcp.py). Nothing else differs.
+
 The modules `channels`, `channel` and `channel_io` of sync and aio call it. It calls the core's
 `channel` package for the protocol, the transport's `tcp` for sockets, and the node, through the
 bus's loop, for the addresses of other nodes.

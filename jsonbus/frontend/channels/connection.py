@@ -79,6 +79,9 @@ class Connection:
                 self.end.fail(str(error))
             return True
         if count is None:
+            if self.tcp.has_heard_part:
+                with self.lock:
+                    self.end.liveness.hear(monotonic(), self.end.output_bytes)
             return False
         with self.lock:
             if count:
@@ -101,6 +104,8 @@ class Connection:
             end.receive(buffer[:count], monotonic())
         elif count == 0:
             end.receive_end(monotonic())
+        elif self.tcp.has_heard_part:
+            end.liveness.hear(monotonic(), end.output_bytes)
 
     def decide_reader(self, now: float) -> None:
         """Let receivers read it directly, or take it back. Lock held; called by ChannelIO."""

@@ -7,7 +7,8 @@ Connector does it. Everything here belongs to ChannelIO.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,19 @@ if TYPE_CHECKING:
     from jsonbus.frontend.channels.manager import ChannelManager
     from jsonbus.frontend.loop import BaseLoop
 
+#: Connections to one place that have not been answered yet: further ones wait. A node drops the
+#: oldest of UNIDENTIFIED_MAX, and on a sealed bus callers say hello only when they were answered.
+DIALED_MAX = 256
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """The calls to one place: those that were dialed, and those that wait for their turn."""
+
+    place: tuple[str, int]
+    dialed: set[Call] = field(default_factory=set)
+    waiting: deque[tuple[Call, Place]] = field(default_factory=deque)
+
 
 @dataclass(slots=True, eq=False)
 class Call:
@@ -33,6 +47,7 @@ class Call:
     attempt: Attempt
     channel: BaseChannel
     connection: Connection | None = None
+    line: Line | None = None  # while it is dialed, or waits for that
     timer_at: float = math.inf
 
 
@@ -43,6 +58,7 @@ class Connector:
         self._manager = manager
         self._loop = loop
         self.calls: set[Call] = set()
+        self._lines: dict[tuple[str, int], Line] = {}
 
     def begin(self, call: Call) -> None:
         if self._manager.is_closing:
@@ -66,7 +82,7 @@ class Connector:
                 case Ask(who):
                     self._ask(who)
                 case Dial(place):
-                    self._dial(call, place)
+                    self._line_up(call, place)
                 case Fail(error):
                     self._fail(call, error)
                 case None:
@@ -92,6 +108,7 @@ class Connector:
         if call not in self.calls or call.attempt.state == DONE:
             return
         call.connection = None
+        self._leave_line(call)
         now = monotonic()
         if end.refusal is not None:
             call.attempt.refused(end.refusal, now)
@@ -122,12 +139,40 @@ class Connector:
             place._replace(host=own[0], port=own[1]) if place.is_self else place for place in places
         ]
 
+    def _line_up(self, call: Call, place: Place) -> None:
+        """Dial, as soon as few others wait for an answer from that place."""
+        assert place.host is not None and place.port is not None
+        at = place.host, place.port
+        line = call.line = self._lines.setdefault(at, Line(at))
+        line.waiting.append((call, place))
+        self._dial_next(line)
+
+    def _dial_next(self, line: Line) -> None:
+        while line.waiting and len(line.dialed) < DIALED_MAX:
+            call, place = line.waiting.popleft()
+            if call.line is line:  # else it has ended meanwhile
+                line.dialed.add(call)
+                self._dial(call, place)
+
+    def _leave_line(self, call: Call) -> None:
+        """Note that a call waits no more: it was answered, or has ended."""
+        line, call.line = call.line, None
+        if line is None:
+            return
+        line.dialed.discard(call)
+        if line.waiting:
+            self._manager.post(lambda: self._dial_next(line))
+        elif not line.dialed:
+            self._lines.pop(line.place, None)
+
     def _dial(self, call: Call, place: Place) -> None:
         assert place.host is not None and place.port is not None
         try:
             tcp = dial(place.host, place.port)
         except TransportError as error:
+            self._leave_line(call)
             call.attempt.dial_failed(str(error), monotonic())
+            self._manager.post(lambda: self.advance(call))
             return
         hello = make_hello(self._loop.node.settings, place.node, call.channel.port)
         end = ChannelEnd(self._manager.bytes_max, monotonic(), hello=hello)
@@ -148,6 +193,7 @@ class Connector:
 
     def _end(self, call: Call) -> None:
         self.calls.discard(call)
+        self._leave_line(call)
         if not self._manager.is_closing:  # else the node is about to close, and may not be asked
             self._loop.look(lambda node, now: node.directory.stop_lookup())
 

@@ -32,6 +32,7 @@ class ChannelCounters:
         self.refused_here = 0  # channels that other nodes wanted
         self.refused_there = 0  # attempts of this bus that failed
         self.unidentified = 0  # connections that never said hello, or were too many
+        self.foreign = 0  # connections of a sealed bus whose other side has no key of it
         self.past = Traffic()  # of channels that have ended
 
     def add_discarded(self, count: int) -> None:
@@ -49,6 +50,7 @@ def channel_figures(
         "channels_refused": counters.refused_here,
         "channel_attempts_failed": counters.refused_there,
         "channel_connections_dropped": counters.unidentified,
+        "channels_foreign": counters.foreign,
         "channel_messages_sent": traffic.sent,
         "channel_messages_received": traffic.received,
         "channel_bytes_sent": traffic.bytes_sent,

@@ -143,7 +143,7 @@ class Listener:
         if connection.is_answer and connection.channel is not None:
             with self._ports_lock:
                 self._ports.closed(connection.channel.port)
-        if self._unidentified.pop(connection, connection) is None:
+        if self._unidentified.pop(connection, connection) is None and not connection.tcp.is_foreign:
             self._manager.counters.unidentified += 1
 
     def listen(self) -> None:

@@ -74,6 +74,8 @@ class ChannelManager:
         self._counters_lock = threading.Lock()
         self.connector = Connector(self, loop)
         self.listener = Listener(self, loop)
+        seal = loop.transport.describe().seal
+        self._seal_connection = None if seal is None else seal.seal_connection
         self._connections: set[Connection] = set()
         #: While memory is short, a receiver that takes a message calls `request`.
         self.budget = Budget()
@@ -197,6 +199,8 @@ class ChannelManager:
 
     def add(self, tcp: TcpConnection, end: ChannelEnd, lock: threading.Lock) -> Connection:
         """Add a connection; `update` starts watching it."""
+        if self._seal_connection is not None:
+            tcp = self._seal_connection(tcp, end.hello is not None)
         end.liveness.beat_s *= 1 - BEATS_SPREAD * random.random()
         connection = Connection(tcp, end, lock)
         self._connections.add(connection)
@@ -224,6 +228,7 @@ class ChannelManager:
             if channel is not None:
                 self.counters.lost += end.is_lost
                 channel.notify()
+        self.counters.foreign += connection.tcp.is_foreign
         self.listener.forget(connection)
         if channel is not None:
             channel.wake_handlers()

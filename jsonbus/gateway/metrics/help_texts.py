@@ -140,6 +140,12 @@ bus
     datagrams_repeated  datagrams that came twice
     datagrams_outdated  datagrams of a node from before its restart
     datagrams_rejected  datagrams that were malformed
+    datagrams_open  datagrams that were not sealed, on a sealed bus
+    datagrams_foreign  sealed datagrams of other keys than this bus has
+    datagrams_forged  sealed datagrams that were changed, or made by somebody without the key
+    datagrams_replayed  sealed datagrams that came before, such as by another interface
+    datagrams_stale  sealed datagrams of another time: a recording, or a clock that is wrong
+    datagrams_unproven  sealed datagrams not looked at because too many strangers sent some
     fragments_received  parts of large messages received
     kernel_drops  datagrams that the kernel dropped, as they came faster than they were read
     offload_refusals  times that an interface did not take several datagrams at once
@@ -172,6 +178,7 @@ bus
     channels_refused  channels from other nodes that this node refused
     channel_attempts_failed  attempts of this node to open a channel that failed
     channel_connections_dropped  connections to the channel port that were invalid or too many
+    channels_foreign  connections of channels whose other side has no key of the sealed bus
     channel_messages_sent  messages sent over channels
     channel_messages_received  messages received over channels
     channel_bytes_sent  bytes sent over channels

@@ -173,7 +173,9 @@ def test_node_that_is_asked_anew_in_vain_is_gone() -> None:
     story.fail_dialing()
     story.run(TIMEOUT_S)
     assert story.asked_at == [round(0.001 + at, 6) for at in ASK_AFTER_S]
-    assert reason_of(story.did[-1][1]) == "gone"
+    error = error_of(story.did[-1][1])
+    assert isinstance(error, ChannelRefusedError)
+    assert (error.reason, error.detail) == ("gone", "connection refused")
 
 
 # --- Refusals ------------------------------------------------------------------------------------

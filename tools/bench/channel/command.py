@@ -3,6 +3,7 @@
     python3 -m tools.bench channel                     everything: some five minutes
     python3 -m tools.bench channel --quick             everything, once, with little
     python3 -m tools.bench channel --only large,trip   some of it
+    python3 -m tools.bench channel --sealed            channels of sealed buses as well
     python3 -m tools.bench channel --json channel.json
 
 Both sides are processes of their own, in a private network namespace where that is allowed. The
@@ -45,6 +46,8 @@ NAMES = {
     "socket": "blocking socket",
     "jsonbus": "Bus",
     "jsonbus-aio": "AsyncBus",
+    "jsonbus-sealed": "Bus, sealed",
+    "jsonbus-aio-sealed": "AsyncBus, sealed",
 }
 
 
@@ -83,8 +86,9 @@ TRANSFER_BYTES = 1 << 20
 #: A node answers at most every 0.05 s where it is: each stranger is to be the only one who asks.
 STRANGER_PAUSE_S = 0.15
 
-SYSTEMS = tuple(NAMES)
-OURS = ("jsonbus", "jsonbus-aio")
+BARE = ("stream", "socket")
+OPEN = ("jsonbus", "jsonbus-aio")
+SEALED = ("jsonbus-sealed", "jsonbus-aio-sealed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,11 @@ class Plan:
     transfer: int
     channels: tuple[int, ...]
     idle_s: float
+    ours: tuple[str, ...] = OPEN
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        return BARE + self.ours
 
 
 FULL = Plan(7, 5_000, 30_000, 3_000, 20, 1024, (1, 100, 1_000, 4_000), 6.0)
@@ -114,7 +123,7 @@ def measure_small(arena: Arena, plan: Plan) -> Iterator[Sample]:
 
 
 def measure_trip(arena: Arena, plan: Plan) -> Iterator[Sample]:
-    for pairs in _repeat(arena, plan, "trip", SYSTEMS):
+    for pairs in _repeat(arena, plan, "trip", plan.systems):
         for is_json in (False, True):
             for pair in pairs:
                 if pair.system != "socket" or not is_json:
@@ -122,18 +131,18 @@ def measure_trip(arena: Arena, plan: Plan) -> Iterator[Sample]:
                     delays_us = pair.ping(plan.trips, SMALL_BYTES, is_json)
                     yield from _tell_trip(row_of(pair.system, is_json), delays_us)
         for pair in pairs:
-            if pair.system in OURS:
+            if pair.system in plan.ours:
                 delays_us = pair.ping_handler(plan.trips, SMALL_BYTES)
                 yield from _tell_trip(f"{row_of(pair.system)}, handler", delays_us)
 
 
 def measure_connect(arena: Arena, plan: Plan) -> Iterator[Sample]:
-    for pairs in _repeat(arena, plan, "connect", ("stream", *OURS)):
+    for pairs in _repeat(arena, plan, "connect", ("stream", *plan.ours)):
         for pair in pairs:
             seconds = [pair.connect() for _ in range(plan.connects)]
             yield Sample("connect", row_of(pair.system), median_ms(seconds))
         for pair in pairs:
-            if pair.system in OURS:
+            if pair.system in plan.ours:
                 seconds = []
                 for _ in range(plan.connects):
                     time.sleep(STRANGER_PAUSE_S)
@@ -144,7 +153,7 @@ def measure_connect(arena: Arena, plan: Plan) -> Iterator[Sample]:
 
 def measure_many(arena: Arena, plan: Plan) -> Iterator[Sample]:
     """Once: these figures hardly vary, and thousands of idle channels take their time."""
-    for system in ("stream", *OURS):
+    for system in ("stream", *plan.ours):
         with Pair(arena, system) as pair:
             held, seconds = 1, 0.0  # the one of the pair
             before_mb = (0.0, 0.0)
@@ -174,7 +183,7 @@ def measure_many(arena: Arena, plan: Plan) -> Iterator[Sample]:
 
 
 def measure_transfer(arena: Arena, plan: Plan) -> Iterator[Sample]:
-    for pairs in _repeat(arena, plan, "transfer", SYSTEMS):
+    for pairs in _repeat(arena, plan, "transfer", plan.systems):
         for pair in pairs:
             flow = pair.flow(plan.transfer, TRANSFER_BYTES)
             sender_mb, receiver_mb = pair.memory_mb("VmHWM")
@@ -203,6 +212,8 @@ def main(arguments: list[str] | None = None) -> int:
     plan = QUICK if options.quick else FULL
     if options.repetitions is not None:
         plan = replace(plan, repetitions=options.repetitions)
+    if options.sealed:
+        plan = replace(plan, ours=OPEN + SEALED)
     arena = Arena()
     samples = run_parts(options.only, lambda name: PARTS[name](arena, plan))
     if samples is None:
@@ -216,7 +227,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _measure_flow(
     arena: Arena, plan: Plan, measure: str, size_bytes: int, count: int
 ) -> Iterator[Sample]:
-    for pairs in _repeat(arena, plan, measure, SYSTEMS):
+    for pairs in _repeat(arena, plan, measure, plan.systems):
         for is_json in (False, True):
             for pair in pairs:
                 if pair.system != "socket" or not is_json:
@@ -243,4 +254,5 @@ def _repeat(arena: Arena, plan: Plan, part: str, systems: tuple[str, ...]) -> It
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = make_parser("channel", __doc__ or "", PARTS)
     parser.add_argument("--repetitions", type=int, metavar="N", help="(7; quick: 1)")
+    parser.add_argument("--sealed", action="store_true", help="channels of sealed buses as well")
     return parse(parser, arguments, {"only": PARTS}, {"repetitions": 1})

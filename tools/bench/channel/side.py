@@ -11,12 +11,21 @@ from tools.bench.bus.spec import make_value
 #: Under which the listener is known, and what is bound there.
 NAME, PORT, HOLD_PORT = "bench-listener", "bench", "bench-hold"
 
+SEALED = "-sealed"
+
+#: Of a bus that nobody else has to be kept out of.
+KEYS = {
+    "jsonbus-key": 1,
+    "bus": "bench",
+    "keys": [{"id": "k1", "secret": "ben/" * 10 + "ben=", "from": "2026-01-01T00:00:00Z"}],
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
     """One process: which system, which side, and where to meet the other."""
 
-    system: str  # stream, socket, jsonbus or jsonbus-aio
+    system: str  # stream, socket, jsonbus or jsonbus-aio; the latter two perhaps with -sealed
     role: str  # listener or caller
     group: str
     port: int  # of the bus
@@ -29,8 +38,13 @@ class Side:
     def from_json(cls, text: str) -> Side:
         return cls(**json.loads(text))
 
+    @property
+    def kind(self) -> str:
+        return self.system.removesuffix(SEALED)
+
     def bus_settings(self) -> dict[str, Any]:
         return {
+            "key_file": KEYS if self.system.endswith(SEALED) else None,
             "name": NAME if self.role == "listener" else "bench-caller",
             "group": self.group,
             "port": self.port,

@@ -22,7 +22,7 @@ def main() -> None:
     # 1 MB takes two and six times as long.
     bytes(16 << 20)
     # Imported on demand: the memory that is measured is that of one system alone.
-    if side.system in ("stream", "jsonbus-aio"):
+    if side.kind in ("stream", "jsonbus-aio"):
         from tools.bench.channel import tasks
 
         tasks.run(side)
