@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -360,6 +361,33 @@ def test_a_client_without_tls_is_told_so_and_counted(authority: Authority, words
             writer.close()
 
     asyncio.run(scenario())
+
+
+@asynctest
+async def test_bytes_that_look_like_tls_and_are_none_harm_nobody(authority: Authority) -> None:
+    dice = random.Random(1)
+    async with serving(authority) as served:
+        hello = HandClient(served)
+        with pytest.raises(ssl.SSLWantReadError):
+            hello.tls.do_handshake()
+        good = hello.taken()
+        for number in range(60):
+            data = bytearray(good)
+            for _ in range(dice.randrange(1, 4)):
+                data[dice.randrange(1, len(data))] = dice.randrange(256)
+            if number % 2:
+                data[5:] = dice.randbytes(len(data) - 5)
+            reader, writer = await asyncio.open_connection(*served.address)
+            writer.write(data)
+            writer.write_eof()
+            async with asyncio.timeout(30):
+                with suppress(ConnectionError):
+                    await reader.read()
+            writer.close()
+        assert await until(lambda: served.figures("handshakes_failed") == [60])
+        assert served.figures("handshakes", "handshakes_waiting") == [0, 0]
+        _, writer = await served.connect()
+        writer.close()
 
 
 @asynctest

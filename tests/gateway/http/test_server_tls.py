@@ -160,7 +160,7 @@ async def test_a_websocket_opens_over_tls(authority: Authority) -> None:
     from websockets.asyncio.client import connect
 
     port = server.address[1]
-    async with connect(f"wss://localhost:{port}/", ssl=authority.client()) as client:
+    async with connect(f"wss://localhost:{port}/", ssl=authority.client(), proxy=None) as client:
         await client.send("loud")
         assert await client.recv() == "LOUD"
     await server.close()
