@@ -22,6 +22,7 @@ On top of these public names:
 
 survey/                what flows on the bus, measured for people
 recording/             messages in files, and back onto a bus
+tls/                   TLS on the ports of gateway and bridge
 gateway/               HTTP, webhooks, lines of text over TCP, metrics, dashboard
 doctor/                why nothing arrives
 sim/                   the core in a simulated world

@@ -17,6 +17,7 @@ from typing import Any, Unpack
 
 import jsonbus
 from jsonbus.config import BusSettings
+from jsonbus.tls.certificate import ServerCertificate, load_certificate
 
 from .errors import BridgeError, StoreError, explain
 from .groups import Groups
@@ -37,6 +38,13 @@ SYNC_MS = 20.0
 EXPIRE_S = 5.0
 
 
+class BridgeSettings(BusSettings, total=False):
+    """Settings of the bridge's node, and those of TLS: files in PEM, both or none."""
+
+    tls_cert: Path | None
+    tls_key: Path | None
+
+
 class Bridge:
     """A bridge, open until `close`; then everything that it received is on disk.
 
@@ -44,8 +52,9 @@ class Bridge:
             print(bridge.address)
 
     `listen` is a host and a port, 0 for any. `partitions` is the number for a new log; an existing
-    log keeps its own. `settings` are those of jsonbus.Bus. Raises BridgeError if the log cannot be
-    opened or the address cannot be used, and what Bus raises.
+    log keeps its own. `settings` are those of jsonbus.Bus, and `tls_cert` and `tls_key`, with which
+    its port speaks TLS. Raises BridgeError if the log cannot be opened or the address cannot be
+    used, ConfigError if the certificate cannot, and what Bus raises.
     """
 
     def __init__(
@@ -59,8 +68,10 @@ class Bridge:
         retention_s: float | None = None,
         sync_ms: float = SYNC_MS,
         token: str | None = None,
-        **settings: Unpack[BusSettings],
+        **settings: Unpack[BridgeSettings],
     ) -> None:
+        self.certificate = _take_certificate(settings)  # None without TLS
+        of_the_node: BusSettings = settings
         self._groups = Groups()
         self._stopping = threading.Event()
         self._complaint: Trouble | None = None  # the keeper's last
@@ -74,7 +85,7 @@ class Bridge:
             )
             self.log = opened.enter_context(log)
             self._directory = os.stat(data_dir)
-            self.bus = opened.enter_context(jsonbus.Bus(**settings))
+            self.bus = opened.enter_context(jsonbus.Bus(**of_the_node))
             largest = self.bus.config.value_bytes_max
             self._sink = Sink(
                 data_dir, self.bus.publish, flush=self.bus.flush, value_bytes_max=largest
@@ -83,7 +94,7 @@ class Bridge:
             # what goes out, and because the server waits for batches on their way.
             opened.callback(self._sink.close)
             requests = Requests(log, self._sink, self._groups, name=self.bus.name, stats=self.stats)
-            self._server = Server(requests, token=token)
+            self._server = Server(requests, token=token, certificate=self.certificate)
             opened.callback(self._server.stop)
             sync_s, appended = sync_ms / 1000, self._server.appended
             self._recorder = Recorder(self.bus, log, patterns, sync_s=sync_s, appended=appended)
@@ -98,6 +109,7 @@ class Bridge:
                 version=jsonbus.__version__,
                 address=self.address,
                 has_token=token is not None,
+                has_tls=self.certificate is not None,
                 log=self.log.id,
                 retention_s=retention_s,
                 retention_bytes=retention_bytes,
@@ -195,3 +207,8 @@ class Bridge:
             logger.exception("old segments cannot be removed: this is a bug")
             return f"old segments cannot be removed: {error}"
         return None
+
+
+def _take_certificate(settings: BridgeSettings) -> ServerCertificate | None:
+    """Take what is about TLS out of the settings: the rest is the node's."""
+    return load_certificate(settings.pop("tls_cert", None), settings.pop("tls_key", None))

@@ -15,6 +15,9 @@ import socket
 import threading
 from typing import Any
 
+from jsonbus.tls.certificate import ServerCertificate
+from jsonbus.tls.port import TlsPort
+
 from . import wire
 from .errors import AccessError, ProtocolError
 from .requests import Requests, StreamBrokenError
@@ -27,6 +30,10 @@ CONNECTIONS_MAX = 2_000
 
 #: Rows of all clients in memory that wait to be staged; further ones wait.
 ATTACHED_BYTES_MAX = 1 << 30
+
+_PLAIN_ANSWER = wire.encode(
+    wire.refusal("bad_request", "it speaks TLS: set the option tls to true, and tlsCa")
+)
 
 _COUNTERS = (
     "connections_accepted",
@@ -42,10 +49,20 @@ class _LeaveError(Exception):
 
 
 class Server:
-    """Serves from `start` until `stop`. `stats` and `appended` may be called from any thread."""
+    """Serves from `start` until `stop`, over TLS with a certificate.
 
-    def __init__(self, requests: Requests, *, token: str | None) -> None:
+    `stats` and `appended` may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        requests: Requests,
+        *,
+        token: str | None,
+        certificate: ServerCertificate | None = None,
+    ) -> None:
         self._requests = requests
+        self._tls = None if certificate is None else TlsPort(certificate, _PLAIN_ANSWER)
         self._token = None if token is None else _to_bytes(token)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="jsonbus-bridge-server")
@@ -65,7 +82,12 @@ class Server:
         listening = socket.create_server((host, port), family=family, backlog=512)
         try:
             self._server = self._loop.run_until_complete(
-                asyncio.start_server(self._serve, sock=listening)
+                self._loop.create_server(
+                    self._make_protocol
+                    if self._tls is None
+                    else self._tls.wrap(self._make_protocol),
+                    sock=listening,
+                )
             )
         except BaseException:
             listening.close()
@@ -90,7 +112,7 @@ class Server:
     def stats(self) -> dict[str, int]:
         """Return the counters, and what is open or attached to requests now."""
         now = {"connections": len(self._tasks), "attached_bytes": self._attached_bytes}
-        return {**self._counters, **now}
+        return {**self._counters, **now, **({} if self._tls is None else self._tls.stats())}
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -99,10 +121,16 @@ class Server:
     async def _close(self) -> None:
         assert self._server is not None
         self._server.close()
+        if self._tls is not None:
+            self._tls.close()
         tasks = list(self._tasks)
         for each in tasks:
             each.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _make_protocol(self) -> asyncio.StreamReaderProtocol:
+        reader = asyncio.StreamReader(loop=self._loop)
+        return asyncio.StreamReaderProtocol(reader, self._serve, loop=self._loop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

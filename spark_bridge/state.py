@@ -51,6 +51,7 @@ class Terms(NamedTuple):
     log: str  # its id
     retention_s: float | None
     retention_bytes: int | None
+    has_tls: bool = False
 
 
 def describe_state(
@@ -72,6 +73,7 @@ def describe_state(
         "host": terms.address[0],
         "port": terms.address[1],
         "token": terms.has_token,
+        "tls": terms.has_tls,
         "log": terms.log,
         "rows_recorded": recorder["rows_recorded"],
         "rows_unrecorded": recorder["rows_unrecorded"],

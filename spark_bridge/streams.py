@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -23,6 +24,13 @@ FAREWELL_S = 2.0
 #: needs no buffer.
 SEND_BUFFER_BYTES = 4 << 20
 
+#: The most of a file that is read and encrypted at a time: others wait for half a millisecond.
+ENCRYPTED_BYTES = 1 << 19
+
+#: How a client that speaks TLS begins, and the answer of a bridge that does not.
+_TLS_RECORD = b"\x16\x03"
+_NO_TLS = wire.encode(wire.refusal("bad_request", "this bridge does not speak TLS"))
+
 
 class ClientStream:
     """The connection of a client.
@@ -35,6 +43,7 @@ class ClientStream:
         self._reader = reader
         self._writer = writer
         self.peer = writer.get_extra_info("peername")
+        self._is_encrypted = writer.get_extra_info("sslcontext") is not None
         writer.transport.set_write_buffer_limits(SEND_BUFFER_BYTES)
         sock = writer.get_extra_info("socket")
         # asyncio does so only for sockets whose protocol was named: without, a reply in several
@@ -47,7 +56,11 @@ class ClientStream:
         """Read the first request. Raises ConnectionError for a client that sends nothing."""
         try:
             async with asyncio.timeout(HELLO_S):
-                if await self._reader.readexactly(len(wire.MAGIC)) != wire.MAGIC:
+                magic = await self._reader.readexactly(len(wire.MAGIC))
+                if magic.startswith(_TLS_RECORD):
+                    self.write(_NO_TLS)  # bytes that are no TLS tell its client enough
+                    raise ProtocolError("it speaks TLS, and this bridge has no --tls-cert")
+                if magic != wire.MAGIC:
                     raise ProtocolError("it does not begin as a bridge's client does")
                 length = await self._reader.readexactly(wire.LENGTH.size)
                 return await self._read_body(length, wire.HELLO_BYTES_MAX)
@@ -79,14 +92,20 @@ class ClientStream:
             await self._writer.drain()
 
     async def send_file(self, file: LogFile, position: int, length: int) -> None:
-        """Send a part of a file, without copying it into this process if the system can."""
+        """Send a part of a file, without copying it into this process unless it is encrypted."""
         loop = asyncio.get_running_loop()
         while length:
             if self._writer.is_closing():
                 raise ConnectionResetError  # sendfile would report that as our mistake
-            part = min(length, SEND_BUFFER_BYTES)
-            async with asyncio.timeout(STALL_S):
-                sent = await loop.sendfile(self._writer.transport, file, position, part)
+            if self._is_encrypted:
+                part = min(length, ENCRYPTED_BYTES)
+                data = os.pread(file.fileno(), part, position)
+                sent = len(data)
+                await self.send(data)
+            else:
+                part = min(length, SEND_BUFFER_BYTES)
+                async with asyncio.timeout(STALL_S):
+                    sent = await loop.sendfile(self._writer.transport, file, position, part)
             if sent < part:
                 raise OSError(f"{file.name} ends at byte {position + sent:,}: it was cut")
             position += part

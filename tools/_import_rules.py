@@ -3,6 +3,7 @@
     errors  <-  core                <-  frontend  <-  sync, aio  <-  jsonbus  <-  cli, tools
     core, transport, config, jsonbus  <-  doctor  <-  the command of that name
     jsonbus  <-  survey  <-  gateway  <-  the command of that name
+    errors  <-  tls  <-  gateway, spark_bridge
     jsonbus  <-  survey, recording  <-  the commands that look, record and replay
     jsonbus  <-  spark_bridge  <-  the commands bridge and demo
     spark_bridge.source  <-  spark_bridge.spark, spark_bridge.pipeline: none of them knows the bus
@@ -81,9 +82,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.aio": BUS,
     "jsonbus.queues": ("jsonbus.errors", "jsonbus.core"),
     "jsonbus.subscription_store": ("jsonbus.errors", "jsonbus.core"),
+    "jsonbus.tls": ("jsonbus.errors",),
     "jsonbus.survey": PUBLIC,
     "jsonbus.recording": PUBLIC,
-    "jsonbus.gateway": (*PUBLIC, "jsonbus.survey"),
+    "jsonbus.gateway": (*PUBLIC, "jsonbus.survey", "jsonbus.tls"),
     "jsonbus.sim": ("jsonbus.errors", "jsonbus.core"),
     # Looks below the bus, at the same network, and joins it like anybody.
     "jsonbus.doctor": (*BUS, "jsonbus"),
@@ -94,7 +96,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.cli.commands.demo": (*PUBLIC, "jsonbus.cli", "jsonbus.demo"),
     "jsonbus.cli.keys": (*PUBLIC, "jsonbus.cli", "jsonbus.sealed"),
     "jsonbus.demo": (*PUBLIC, "spark_bridge"),
-    "spark_bridge": PUBLIC,
+    "spark_bridge": (*PUBLIC, "jsonbus.tls"),
     # The Spark half: it runs where the bus is not installed, and travels by value.
     "spark_bridge.source": (),
     "spark_bridge.spark": ("spark_bridge.source",),

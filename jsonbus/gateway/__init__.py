@@ -32,6 +32,6 @@ Files, in the order in which data meets them
 
 Neighbours
 ----------
-`jsonbus gateway` (../cli/commands/gateway.py) runs it. It uses the public names of jsonbus, and
-jsonbus.survey for the statistics of the bus. README.md is its manual.
+`jsonbus gateway` (../cli/commands/gateway.py) runs it. It uses the public names of jsonbus,
+jsonbus.survey for the statistics of the bus, and jsonbus.tls on its ports. README.md is its manual.
 """

@@ -14,6 +14,7 @@ from typing import Any, Unpack
 import jsonbus
 from jsonbus.config import BusSettings
 from jsonbus.errors import ConfigError
+from jsonbus.tls.certificate import load_certificate
 
 from .health import Health
 from .http.accept_errors import AcceptErrors
@@ -52,6 +53,9 @@ class GatewayConfig:
     #: Where webhooks and their backlog are stored; None: in memory, until the gateway ends.
     data_dir: Path | None = None
     tokens: Iterable[tuple[str, frozenset[str]]] = ()
+    #: The files of a certificate and of its key, in PEM: both ports speak TLS.
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     allow_webhook: Sequence[str] = ()
     allow_origin: Sequence[str] = ()
     allow_host: Sequence[str] = ()
@@ -88,6 +92,7 @@ class Gateway:
             )
         except ValueError as error:
             raise ConfigError(str(error)) from error
+        self._certificate = load_certificate(config.tls_cert, config.tls_key)
         self._settings = settings
         self._dashboard_class: Any = None
         self._why_no_dashboard = SWITCHED_OFF
@@ -117,6 +122,15 @@ class Gateway:
     def is_open_to_all(self) -> bool:
         """True if everyone who reaches the ports may do everything."""
         return self._access.is_open and not self._is_local
+
+    @property
+    def has_tls(self) -> bool:
+        return self._certificate is not None
+
+    @property
+    def is_readable_on_the_way(self) -> bool:
+        """True if others on the network can read what clients send, tokens included."""
+        return not self.has_tls and not self._is_local
 
     @property
     def has_dashboard(self) -> bool:
@@ -182,9 +196,7 @@ class Gateway:
         await self.bus.wait_until_sure(SURE_S)  # the bus holds messages until then
         self.text: TextServer | None = None
         if config.text_port is not None:
-            self.text = TextServer(
-                self.hub, self._access, TextLimits(handlers=config.handlers, commands=config.buffer)
-            )
+            self.text = self._make_text_server()
             self.hub.add_sink(self.text.take)
             stack.push_async_callback(self.text.close)
             await self.text.start(config.host, config.text_port)
@@ -196,6 +208,7 @@ class Gateway:
             make_app(self._services()),
             config.host,
             config.http_port,
+            certificate=self._certificate,
             has_websockets=self.dashboard is not None,
         )
         stack.push_async_callback(self._http.close)
@@ -204,6 +217,10 @@ class Gateway:
         self.http_address = self._http.address
         listeners = filter(None, (self.http_address, self.text_address))
         self._targets.refuse_own(port for _, port in listeners)
+
+    def _make_text_server(self) -> TextServer:
+        limits = TextLimits(handlers=self._config.handlers, commands=self._config.buffer)
+        return TextServer(self.hub, self._access, limits, self._certificate)
 
     def _import_dashboard(self) -> None:
         """Import NiceGUI before there is a node: that blocks the event loop for half a second."""

@@ -190,6 +190,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     token = os.environ.get("JSONBUS_BRIDGE_TOKEN")
     text = "the bridge's, if it has one [$JSONBUS_BRIDGE_TOKEN]"
     places.add("--token", default=token, help=text)
+    places.add("--tls", action="store_true", help="speak TLS with the bridge")
+    places.setting("--tls-ca", "of its certificate; without, those of this machine", "FILE")
     places.setting("--topics", "patterns, comma-separated")
     places.setting(
         "--starting", "where a new pipeline begins: earliest, latest, or an ISO time", "WHERE"

@@ -17,6 +17,9 @@ class PipelineSettings:
     checkpoint: str
     bridge: str = "127.0.0.1:7710"
     token: str | None = None
+    #: Speak TLS with the bridge; `tls_ca`: a file with the CA of its certificate.
+    tls: bool = False
+    tls_ca: str | None = None
     topics: str = "sensors/**"
     #: Where a new pipeline begins, as in the source's option startingOffsets.
     starting: str = "earliest"
@@ -52,7 +55,9 @@ class PipelineSettings:
     def bridge_options(self) -> dict[str, str]:
         """The options by which Spark finds the bridge."""
         token = {} if self.token is None else {"token": self.token}
-        return {"bridge": self.bridge, **token}
+        tls = {"tls": "true"} if self.tls else {}
+        ca = {} if self.tls_ca is None else {"tlsCa": self.tls_ca}
+        return {"bridge": self.bridge, **token, **tls, **ca}
 
     def __post_init__(self) -> None:
         for name in ("window_s", "lateness_s", "deviations", "rows_per_batch_max"):

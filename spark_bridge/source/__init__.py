@@ -20,6 +20,7 @@ reading.py           ranges of the log, read in a task
 json/                the column value: JSON text to Arrow and back
 writer.py            the sink
 client.py            a connection to a bridge, and the pool
+tls.py               TLS on that connection
 protocol.py          the bridge's protocol, as far as Spark needs it
 process_pool.py      state that lives as long as the process
 errors.py            every error of this half

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ from .protocol import (
     decode_rows,
     parse_block,
 )
+from .tls import Trust, encrypt
 
 #: The most that is received at once: a chunk may be a whole segment of the log, and the first rows
 #: must not wait for the last ones.
@@ -49,10 +51,13 @@ class Connection:
     """A connection that was welcomed. Used by one thread at a time.
 
     Methods raise OSError when the connection broke or nothing came for `timeout_s`, RefusedError
-    when the bridge refused, and ProtocolError when its bytes make no sense.
+    when the bridge refused, and ProtocolError when its bytes make no sense. With `trust` it speaks
+    TLS, and raises TlsError if the bridge does not, or is not to be trusted.
     """
 
-    def __init__(self, address: str, token: str | None, timeout_s: float) -> None:
+    def __init__(
+        self, address: str, token: str | None, timeout_s: float, trust: Trust | None = None
+    ) -> None:
         self.address = address
         self.idle = False
         self._timeout_s = timeout_s
@@ -62,6 +67,8 @@ class Connection:
             (host, int(port)), timeout=min(timeout_s, CONNECT_TRY_S)
         )
         try:
+            if trust is not None:
+                self._socket = encrypt(self._socket, address, host, trust)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.settimeout(timeout_s)
             welcome = self._greet(token)
@@ -85,8 +92,8 @@ class Connection:
         """
         try:
             self._socket.setblocking(False)
-            self._socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
+            self._socket.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
             self._socket.settimeout(self._timeout_s)
             return True
         except OSError:
@@ -207,6 +214,7 @@ class Endpoint(NamedTuple):
     address: str
     token: str | None
     timeout_s: float
+    trust: Trust | None = None  # None: without TLS
 
     @contextmanager
     def borrow(self) -> Iterator[Connection]:
@@ -216,7 +224,8 @@ class Endpoint(NamedTuple):
         One try: raises as Connection does.
         """
         pool = process_wide("connections")
-        key = (os.getpid(), self.address, self.token)  # what a fork inherited is the parent's
+        # What a fork inherited is the parent's.
+        key = (os.getpid(), self.address, self.token, self.trust)
         connection = pool.pop(key, None)
         if connection is not None and not connection.is_alive():
             connection.close()
@@ -281,7 +290,7 @@ class Patience:
         now = time.monotonic()
         if self._failing_since is None:
             self._failing_since = now
-        address, _, timeout_s = self._endpoint
+        address, _, timeout_s, _ = self._endpoint
         left_s = self._failing_since + timeout_s - now
         if left_s <= 0:
             if is_corrupt:

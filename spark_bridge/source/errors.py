@@ -5,6 +5,7 @@ SourceError
   UnreachableError  no bridge answers at an address; also a ConnectionError
   RefusedError      the bridge answers, and says no
   ProtocolError     something answers, but not as a bridge does
+  TlsError          no TLS, or a certificate that is not trusted or not the bridge's
   CorruptBlockError bytes that a checksum does not confirm
   DataLossError     what a query was to read is no longer, or not yet, in the bridge's log
   MisfitError       a value that does not fit the schema, in the mode FAILFAST
@@ -47,6 +48,10 @@ class RefusedError(SourceError):
 
 class ProtocolError(SourceError):
     """Something answers, but not as a bridge does."""
+
+
+class TlsError(SourceError):
+    """No TLS with what answers, or its certificate is not trusted or not the bridge's."""
 
 
 class CorruptBlockError(SourceError):

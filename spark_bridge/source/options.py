@@ -21,6 +21,7 @@ from pyspark.sql.types import DataType
 from .client import Endpoint
 from .errors import OptionError
 from .json.ddl import parse_value_schema
+from .tls import Trust, read_ca
 
 T = TypeVar("T")
 Parser = Callable[
@@ -72,9 +73,16 @@ class BridgeOptions:
     bridge: tuple[str, ...] = (f"127.0.0.1:{DEFAULT_PORT}",)
     token: str | None = None
     connect_timeout_ms: int = 30_000
+    tls: bool = False
+    tls_ca: str | None = None  # what the file contains
+
+    def __post_init__(self) -> None:
+        if self.tls_ca is not None and not self.tls:
+            raise OptionError("option tlsCa: it needs the option tls, which is not set to true")
 
     def endpoint(self, address: str) -> Endpoint:
-        return Endpoint(address, self.token, self.connect_timeout_ms / 1000)
+        trust = Trust(self.tls_ca) if self.tls else None
+        return Endpoint(address, self.token, self.connect_timeout_ms / 1000, trust)
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -102,6 +110,7 @@ class SourceOptions(BridgeOptions):
     long_poll_ms: int = 250
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         # A Python source is not told the name of its query, nor where its checkpoint is.
         if not self.group:
             object.__setattr__(self, "group", f"query-{uuid.uuid4().hex[:12]}")
@@ -282,6 +291,8 @@ BRIDGE_PARSERS: dict[str, Parser] = {
     "bridge": _parse_bridges,
     "token": _parse_token,
     "connectTimeoutMs": whole_number(100, 86_400_000, "of milliseconds from 100 to a day"),
+    "tls": parse_flag,
+    "tlsCa": read_ca,
 }
 _PARSERS: dict[str, Parser] = {
     **BRIDGE_PARSERS,

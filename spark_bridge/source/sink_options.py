@@ -48,6 +48,7 @@ class SinkOptions(BridgeOptions):
     batch: int | None = None  # for writes from foreachBatch
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.bridge) != 1:
             raise OptionError(
                 f"option bridge: the sink writes to one bridge, {len(self.bridge)} are named: "

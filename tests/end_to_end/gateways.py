@@ -57,7 +57,9 @@ class Gateway:
 
     def _introduction(self) -> re.Match[str] | None:
         text = "\n".join(self.process.complaints)
-        return re.search(r"serves http://([\d.]+):(\d+), text on [\d.]+:(\d+)", text)
+        return re.search(
+            r"serves https?://([\d.]+):(\d+), text (?:over TLS )?on [\d.]+:(\d+)", text
+        )
 
     @property
     def url(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from tests.certificates import Authority
 from tests.end_to_end.processes import Desk
 from tests.helpers import wait_until
 from tests.spark.bridges import Bridge
@@ -190,3 +192,24 @@ def _is_served(address: tuple[str, int]) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_it_is_read_and_measured_over_tls(desk: Desk, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue()
+    files = ("--tls-cert", str(cert), "--tls-key", str(key))
+    bridge = Bridge(desk, tmp_path / "data", *files, "--metrics-port", "0")
+    trusted = authority.client()
+    try:
+        with RawClient(bridge.address) as client:
+            client.socket = trusted.wrap_socket(client.socket, server_hostname="localhost")
+            assert client.hello()["partitions"] == 4
+        pattern = re.compile(r"metrics are on (https://127\.0\.0\.1:\d+/metrics)")
+        desk.wait_until(lambda: pattern.search("\n".join(bridge.process.complaints)))
+        found = pattern.search("\n".join(bridge.process.complaints))
+        assert found is not None
+        with urlopen(found[1], timeout=60, context=trusted) as page:
+            assert "jsonbus_bridge_server_tls_handshakes_total 1.0" in page.read().decode()
+        bridge.stop()
+    finally:
+        bridge.close()

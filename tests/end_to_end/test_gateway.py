@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import urllib.request
 from pathlib import Path
 
+import httpx
 import pytest
 
 pytest.importorskip("fastapi")
 
+from tests.certificates import Authority
 from tests.end_to_end.gateways import Gateway
 from tests.end_to_end.processes import Desk
 from tests.gateway.receiver import Answer, Receiver
@@ -180,3 +183,47 @@ def test_figures_are_there_for_prometheus(desk: Desk, tmp_path: Path) -> None:
     text = gateway.ask("/metrics").body
     assert "jsonbus_gateway_" in text and "jsonbus_bus_" in text
     assert json.loads(json.dumps(gateway.ask("/openapi.json").body))["paths"]["/publish"]
+
+
+def test_everything_goes_over_tls_and_nothing_past_it(desk: Desk, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue()
+    gateway = Gateway(desk, tmp_path, "--tls-cert", str(cert), "--tls-key", str(key))
+    url, trusted = f"https://localhost:{gateway.port}", authority.client()
+    plain = socket.create_connection(("127.0.0.1", gateway.text_port), timeout=60)
+    with (
+        trusted.wrap_socket(plain, server_hostname="localhost") as text,
+        text.makefile("r", encoding="utf-8") as lines,
+        httpx.Client(base_url=url, verify=trusted, timeout=60, trust_env=False) as http,
+    ):
+        assert lines.readline().startswith("connection_ack ")
+        text.sendall(b"subscribe door\n")
+        assert lines.readline() == "subscribe_ack door\n"
+        answer = http.get("/publish", params={"topic": "door", "message": "open"})
+        assert answer.json() == {"webhooks": 0, "sent": True}
+        assert lines.readline() == "door open\n"
+        text.sendall(b"publish door closed\n")
+        assert lines.readline() == "door closed\n"
+        figures = http.get("/metrics").text
+        for port in ("http", "text"):
+            assert f"jsonbus_gateway_{port}_tls_handshakes_total 1.0" in figures
+            assert f"# TYPE jsonbus_gateway_{port}_tls_handshakes_waiting gauge" in figures
+    with httpx.Client(trust_env=False) as stranger, pytest.raises(httpx.ConnectError):
+        stranger.get(f"{url}/health")
+    told = gateway.ask("/health")  # without TLS
+    assert (told.status, told.body) == (400, {"error": "this port speaks TLS: use https://"})
+    gateway.stop()
+    said = "\n".join(gateway.process.complaints)
+    assert f"serves https://127.0.0.1:{gateway.port}, text over TLS on 127.0.0.1:" in said
+    assert "Traceback" not in said
+
+
+def test_curl_reaches_it_over_tls(desk: Desk, tmp_path: Path) -> None:
+    need_program("curl")
+    authority = Authority(tmp_path)
+    cert, key = authority.issue()
+    gateway = Gateway(desk, tmp_path, "--tls-cert", str(cert), "--tls-key", str(key))
+    url = f"https://localhost:{gateway.port}/publish?topic=a&message=1"
+    curl = ["curl", "-sS", "--max-time", "60", "--noproxy", "*", "--cacert", str(authority.path)]
+    ran = subprocess.run([*curl, url], capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ('{"webhooks":0,"sent":false}\n', "")

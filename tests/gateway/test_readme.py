@@ -59,6 +59,8 @@ from jsonbus.gateway.text.server import TextLimits
 from jsonbus.gateway.webhooks import backoff, bodies, database, delivery, schema, store
 from jsonbus.gateway.webhooks.ledger import WebhookLedger
 from jsonbus.survey import TOPICS_MAX
+from jsonbus.tls.certificate import LOOK_S
+from jsonbus.tls.port import HANDSHAKE_S, HANDSHAKES_MAX
 from tests.aio.running import asynctest
 from tests.helpers import find_free_port, need_program, wait_until
 from tests.readme import Block, Section, read_sections
@@ -273,6 +275,9 @@ def test_other_numbers_are_told_as_they_are() -> None:
     assert f"a reserve of {as_size(database.RESERVE_BYTES)}" in TEXT
     assert f"every {LOG_BYTES_MAX // 1_000_000} MB and keeps five" in TEXT and LOG_FILES_MAX == 5
     assert f"`{schema.FILE_NAME}`" in TEXT
+    assert f"at most every {LOOK_S:g} seconds" in " ".join(TEXT.split())
+    limits = f"A handshake has {HANDSHAKE_S:g} seconds; when {HANDSHAKES_MAX:,} are under way"
+    assert limits in " ".join(TEXT.split())
 
 
 @pytest.mark.slow
@@ -304,7 +309,7 @@ def test_the_headers_and_fields_shown_are_those_sent() -> None:
 
 
 def test_the_unit_shown_starts_a_gateway_as_it_is() -> None:
-    (unit,) = SECTIONS["As a service, behind TLS"].blocks
+    (unit,) = SECTIONS["As a service"].blocks
     (line,) = re.findall(r"^ExecStart=\S+/jsonbus gateway (.*)$", unit.text, re.MULTILINE)
     with command.make_context("gateway", line.replace("%d/tokens", __file__).split()) as context:
         assert str(context.params["data_dir"]) == "%S/jsonbus"

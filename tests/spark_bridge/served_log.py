@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonbus
+from jsonbus.tls.certificate import ServerCertificate
 from spark_bridge.groups import Groups
 from spark_bridge.log.offset_log import OffsetLog
 from spark_bridge.requests import Requests
@@ -23,10 +24,17 @@ class ServedLog:
     """Serves from its making on; `stop` and `start` are a restart at the same address."""
 
     def __init__(
-        self, directory: Path, *, partitions: int = 2, token: str | None = None, **log: Any
+        self,
+        directory: Path,
+        *,
+        partitions: int = 2,
+        token: str | None = None,
+        certificate: ServerCertificate | None = None,
+        **log: Any,
     ) -> None:
         self._directory = directory
         self._token = token
+        self._certificate = certificate
         self._log_options = {"partitions": partitions, **log}
         self._port = 0
         self.groups = Groups()
@@ -47,7 +55,7 @@ class ServedLog:
             name=f"bridge of {jsonbus.__version__}",
             stats=lambda: {},
         )
-        self._server = Server(requests, token=self._token)
+        self._server = Server(requests, token=self._token, certificate=self._certificate)
         _, self._port = self._server.start("127.0.0.1", self._port)
 
     def stop(self) -> None:

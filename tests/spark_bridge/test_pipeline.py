@@ -11,6 +11,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install -e 
 
 from spark_bridge.pipeline.command import main
 from spark_bridge.pipeline.progress import QueryProgress
+from spark_bridge.pipeline.settings import PipelineSettings
 
 
 def report(batch: int, rows: int, *, run: str = "first", **changes: Any) -> dict[str, Any]:
@@ -74,3 +75,17 @@ def test_a_setting_of_spark_needs_a_key_and_a_value(capsys: pytest.CaptureFixtur
         main(["--output", "x", "--checkpoint", "y", "--conf", "spark"])
     assert leaving.value.code == 2
     assert "'spark' is no KEY=VALUE" in capsys.readouterr().err
+
+
+def test_a_pipeline_reads_from_a_bridge_with_tls() -> None:
+    settings = PipelineSettings(
+        output="data", checkpoint="state", bridge="north:7710", token="s", tls=True, tls_ca="ca.pem"
+    )
+    assert settings.bridge_options == {
+        "bridge": "north:7710",
+        "token": "s",
+        "tls": "true",
+        "tlsCa": "ca.pem",
+    }
+    plain = PipelineSettings(output="data", checkpoint="state")
+    assert plain.bridge_options == {"bridge": "127.0.0.1:7710"}

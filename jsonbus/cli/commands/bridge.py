@@ -13,7 +13,13 @@ from .. import signals
 from ..command import NodeCommand, need_modules, note
 from ..lib.names import PATTERN
 from ..lib.output import Output
-from ..lib.parameters import is_loopback, option, show_address
+from ..lib.parameters import (
+    READABLE_ON_THE_WAY,
+    is_loopback,
+    option,
+    show_address,
+    tls_options,
+)
 from ..lib.values import printable
 
 if TYPE_CHECKING:
@@ -90,6 +96,7 @@ In PySpark:
     envvar="JSONBUS_BRIDGE_TOKEN",
     show_envvar=True,
 )
+@tls_options
 @option(
     "--metrics-port PORT", "Serve counters for Prometheus on this port, on the host of --listen."
 )
@@ -134,10 +141,11 @@ def command(
                 if metrics_port is not None:
                     from spark_bridge.metrics import Metrics
 
-                    metrics = Metrics(bridge.stats, listen[0], metrics_port)
+                    metrics = Metrics(bridge.stats, listen[0], metrics_port, bridge.certificate)
                     opened.callback(metrics.stop)
                     where = show_address(listen[0], metrics.port)
-                    note(f"metrics are on http://{where}/metrics")
+                    scheme = "http" if bridge.certificate is None else "https"
+                    note(f"metrics are on {scheme}://{where}/metrics")
                 _stay(bridge)
         stats = bridge.log.stats()
         note(f"{stats['rows']:,} rows are in the log, {stats['bytes']:,} bytes on disk")
@@ -149,12 +157,17 @@ def _introduce(
     bridge: Bridge, patterns: tuple[str, ...], data_dir: Path, token: str | None
 ) -> None:
     host, port = bridge.address
+    over = "" if bridge.certificate is None else " over TLS"
     note(
         f"{bridge.bus.name} records {' '.join(map(printable, patterns))} in {data_dir} and serves "
-        f"{bridge.log.partitions} partitions on {show_address(host, port)}; Ctrl-C ends"
+        f"{bridge.log.partitions} partitions{over} on {show_address(host, port)}; Ctrl-C ends"
     )
-    if token is None and not is_loopback(host):
+    if is_loopback(host):
+        return
+    if token is None:
         note("anybody who reaches this port can read and publish everything: use --token")
+    if bridge.certificate is None:
+        note(READABLE_ON_THE_WAY)
 
 
 def _stay(bridge: Bridge) -> None:

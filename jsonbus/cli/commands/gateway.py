@@ -15,7 +15,15 @@ from jsonbus.config import BusSettings
 from .. import signals
 from ..command import NodeCommand, need_modules
 from ..lib.log_file import Tell, log_to
-from ..lib.parameters import Whole, flag, option, repeated, show_address
+from ..lib.parameters import (
+    READABLE_ON_THE_WAY,
+    Whole,
+    flag,
+    option,
+    repeated,
+    show_address,
+    tls_options,
+)
 
 if TYPE_CHECKING:
     from jsonbus.gateway.gateway import Gateway
@@ -44,6 +52,7 @@ Examples:
   jsonbus gateway 8080 --listen 0.0.0.0 --token-file tokens --data-dir /var/lib/jsonbus
   curl 'http://127.0.0.1:7677/publish?topic=door&message=open'
   nc 127.0.0.1 7676                            then: subscribe door
+  jsonbus gateway --listen 0.0.0.0 --token-file tokens --tls-cert cert.pem --tls-key key.pem
 
 \b
 A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), joined by +:
@@ -77,6 +86,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     envvar="JSONBUS_GATEWAY_TOKEN_FILE",
     show_envvar=True,
 )
+@tls_options
 @repeated(
     "--allow-webhook TARGET",
     "Where webhooks may go: a network, an address, a host, *.example.org, or *; may be"
@@ -195,12 +205,15 @@ def _allow_many_clients() -> None:
 
 
 def _introduce(gateway: Gateway, tell: Tell) -> None:
-    parts = [f"http://{show_address(*gateway.http_address)}"]
+    scheme, kind = ("https", "text over TLS") if gateway.has_tls else ("http", "text")
+    parts = [f"{scheme}://{show_address(*gateway.http_address)}"]
     if gateway.text_address is not None:
-        parts.append(f"text on {show_address(*gateway.text_address)}")
+        parts.append(f"{kind} on {show_address(*gateway.text_address)}")
     tell(f"{gateway.bus.name} serves {', '.join(parts)}; Ctrl-C ends")
     if gateway.is_open_to_all:
         tell("anybody who reaches these ports can read and publish everything: use --token")
+    if gateway.is_readable_on_the_way:
+        tell(READABLE_ON_THE_WAY)
 
 
 def _read_tokens(

@@ -14,6 +14,12 @@ from jsonbus.config import read_bytes
 
 from .names import PATTERN, TOPIC
 
+#: What a command says once that others on the network can reach, and that has no TLS.
+READABLE_ON_THE_WAY = (
+    "what travels to and from these ports is not encrypted, tokens included: use --tls-cert and"
+    " --tls-key"
+)
+
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
 
@@ -94,6 +100,17 @@ def repeated(form: str, help: str) -> Decorator:
 
 def flag(form: str, help: str) -> Decorator:
     return option(form, help, is_flag=True)
+
+
+def tls_options(function: Function) -> Function:
+    """Add the options of a command that serves TLS."""
+    key = option("--tls-key FILE", "The private key of that certificate (PEM, no password).")
+    cert = option(
+        "--tls-cert FILE",
+        "Speak TLS, with this certificate and those that lead to its CA (PEM). Read again when it"
+        " changes.",
+    )
+    return cert(key(function))
 
 
 def is_loopback(host: str) -> bool:

@@ -146,8 +146,9 @@ class Auth:
         cookie = f"{_cookie_name(request.scope)}={key}; Path=/; HttpOnly; SameSite=Strict"
         if not key:
             cookie += "; Max-Age=0"
-        # The gateway does not speak TLS. If a proxy in front does, the browser reports it here.
-        if request.headers.get(b"origin", b"").startswith(b"https://"):
+        # If a proxy in front of the gateway speaks TLS, the browser reports it in Origin.
+        origin = request.headers.get(b"origin", b"")
+        if request.scope["scheme"] == "https" or origin.startswith(b"https://"):
             cookie += "; Secure"
         place = _place_of(request.scope) if key else ""
         location = f"/?{place}" if place else "/"

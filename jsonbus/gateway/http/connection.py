@@ -106,7 +106,7 @@ class GuardedConnection(HttpToolsProtocol):
         super().connection_made(one_write)
         self._await_head()
         if len(self.connections) > CONNECTIONS_MAX:  # those already connected are served
-            transport.write(_raw_answer(503, "try again later: too many connections are open"))
+            transport.write(raw_answer(503, "try again later: too many connections are open"))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -163,7 +163,7 @@ class GuardedConnection(HttpToolsProtocol):
             status, reason = 400, "this is not a valid HTTP request"
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not cycle.response_started:
-            self.transport.write(_raw_answer(status, reason))
+            self.transport.write(raw_answer(status, reason))
             self.transport.close()
         else:  # in the middle of an answer, no error can be sent
             self.transport.abort()
@@ -232,7 +232,8 @@ class GuardedConnection(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
 
-def _raw_answer(status: int, reason: str) -> bytes:
+def raw_answer(status: int, reason: str) -> bytes:
+    """Return an error as it is sent when there is no request to answer."""
     body = to_json_line({"error": reason})
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"

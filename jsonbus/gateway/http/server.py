@@ -18,8 +18,10 @@ from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
 from jsonbus.errors import TransportError
+from jsonbus.tls.certificate import ServerCertificate
+from jsonbus.tls.port import TlsPort
 
-from .connection import HEAD_S_MAX, GuardedConnection
+from .connection import HEAD_S_MAX, GuardedConnection, raw_answer
 
 logger = logging.getLogger("jsonbus.gateway.http")
 
@@ -46,9 +48,14 @@ _OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS_MAX),
 ]
 
+_PLAIN_ANSWER = raw_answer(400, "this port speaks TLS: use https://")
+
 
 class HttpServer:
-    """An application on a TCP port. Call everything from the event loop of `start`."""
+    """An application on a TCP port. Call everything from the event loop of `start`.
+
+    With a certificate, the port speaks TLS.
+    """
 
     def __init__(
         self,
@@ -56,6 +63,7 @@ class HttpServer:
         host: str = "127.0.0.1",
         port: int = 0,
         *,
+        certificate: ServerCertificate | None = None,
         has_websockets: bool = False,
         head_s_max: float = HEAD_S_MAX,
         close_s: float = CLOSE_S,
@@ -76,6 +84,7 @@ class HttpServer:
         self._close_s = close_s
         self._state = ServerState()
         self._server: asyncio.Server | None = None
+        self._tls = None if certificate is None else TlsPort(certificate, _PLAIN_ANSWER)
         #: Where it listens, once started: host and port.
         self.address: tuple[str, int] = (host, port)
 
@@ -96,7 +105,11 @@ class HttpServer:
                     listener.setsockopt(level, option, value)
                 listener.bind(address)
                 self._server = await loop.create_server(
-                    self._make_connection, sock=listener, backlog=LISTEN_BACKLOG
+                    self._make_connection
+                    if self._tls is None
+                    else self._tls.wrap(self._make_connection),
+                    sock=listener,
+                    backlog=LISTEN_BACKLOG,
                 )
             except OSError as error:
                 reason = (error.strerror or str(error)).lower()
@@ -118,6 +131,8 @@ class HttpServer:
         self._server.close()
         self._server = None
         self._ticker.cancel()
+        if self._tls is not None:
+            self._tls.close()
         connections, tasks = self._state.connections, self._state.tasks
         for connection in list(connections):
             connection.shutdown()
@@ -136,7 +151,11 @@ class HttpServer:
 
     def stats(self) -> dict[str, int]:
         state = self._state
-        return {"connections_open": len(state.connections), "requests": state.total_requests}
+        return {
+            "connections_open": len(state.connections),
+            "requests": state.total_requests,
+            **({} if self._tls is None else self._tls.stats()),
+        }
 
     def _make_connection(self) -> GuardedConnection:
         return GuardedConnection(self._config, self._state, self._head_s_max)

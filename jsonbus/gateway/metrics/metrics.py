@@ -36,7 +36,7 @@ GAUGES = frozenset(
     delivering messages_storing bodies_bytes connections_kept connections_open is_failing
     messages_lost messages_kept_for_repair messages_waiting_for_repair messages_waiting_to_be_sure
     nodes_known values_retained receive_buffer_asked_bytes receive_buffer_obtained_bytes
-    interfaces_up
+    interfaces_up tls_handshakes_waiting
     lookers known left_out pages pages_seen sessions
     """.split()
 )

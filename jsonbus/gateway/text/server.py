@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 import jsonbus
 from jsonbus.errors import TransportError
+from jsonbus.tls.certificate import ServerCertificate
+from jsonbus.tls.port import TlsPort
 
 from ..http.access import Access
 from ..hub import Hub
@@ -27,7 +29,7 @@ from .buffer import CommandBuffer
 from .client import TextClient
 from .commands import TextCommands
 from .fan_out import FanOut
-from .wire import format_delivery, format_reply
+from .wire import format_delivery, format_error, format_reply
 
 logger = logging.getLogger("jsonbus.gateway.text")
 
@@ -53,6 +55,7 @@ CLIENTS_MANY = 1_000
 PIECE_OF_MANY_BYTES = 8_192
 
 _CLOSING = "the gateway is closing: connect again later"
+_PLAIN_ANSWER = format_error("this port speaks TLS: connect with TLS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +76,17 @@ class TextLimits:
 
 
 class TextServer:
-    """Serves text clients. Use it in the event loop of the hub."""
+    """Serves text clients, over TLS with a certificate. Use it in the event loop of the hub."""
 
-    def __init__(self, hub: Hub, access: Access, limits: TextLimits | None = None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        access: Access,
+        limits: TextLimits | None = None,
+        certificate: ServerCertificate | None = None,
+    ) -> None:
         self.limits = limits = limits or TextLimits()
+        self._tls = None if certificate is None else TlsPort(certificate, _PLAIN_ANSWER)
         self._access = access
         self._fan_out: FanOut[TextClient] = FanOut(format_delivery)
         self._store = self._fan_out.store
@@ -106,7 +116,10 @@ class TextServer:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: TextClient(self), host, port, backlog=LISTEN_BACKLOG
+                self._make_client if self._tls is None else self._tls.wrap(self._make_client),
+                host,
+                port,
+                backlog=LISTEN_BACKLOG,
             )
         except OSError as error:
             # Not asyncio's text, which repeats the address.
@@ -130,6 +143,8 @@ class TextServer:
         self._is_closing = True
         if self._server is not None:
             self._server.close()
+        if self._tls is not None:
+            self._tls.close()
         for client in self._clients:
             client.pause_receiving()
         await _wait_for(self._buffer.is_empty, CLOSE_COMMANDS_S)
@@ -161,6 +176,7 @@ class TextServer:
             "messages_unwritable": self._fan_out.unwritable,
             "lines_waiting": sum(client.backlog.lines for client in self._clients),
             "backlog_bytes": self.budget.bytes,
+            **({} if self._tls is None else self._tls.stats()),
         }
 
     # ---- Called by clients
@@ -233,6 +249,9 @@ class TextServer:
             self.receive_buffer = self._receive_buffer
         if not self._clients:
             self._is_empty.set()
+
+    def _make_client(self) -> TextClient:
+        return TextClient(self)
 
     async def _handle(self) -> None:
         executed = 0

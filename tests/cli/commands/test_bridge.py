@@ -172,8 +172,9 @@ def test_only_loopback_needs_no_token(host: str, is_loopback: bool) -> None:
 class Introduced:
     """What `_introduce` shows of a bridge; it listens nowhere."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, *, has_tls: bool = False) -> None:
         self.address = host, 7710
+        self.certificate = object() if has_tls else None
         self.bus = self.log = self
         self.name, self.partitions = "kitchen", 4
 
@@ -195,6 +196,28 @@ def test_a_bridge_that_others_reach_without_a_token_warns(
     assert ("use --token" in shown) is warns
     assert "secret" not in shown
     assert parameters.show_address(host, 7710) in shown
+
+
+@pytest.mark.parametrize(
+    ("host", "has_tls", "warns"),
+    [("0.0.0.0", False, True), ("0.0.0.0", True, False), ("127.0.0.1", False, False)],
+)
+def test_a_bridge_that_others_reach_without_tls_warns_once(
+    host: str, has_tls: bool, warns: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    introduced: Any = Introduced(host, has_tls=has_tls)
+    command._introduce(introduced, ("**",), Path("data"), "secret")
+    shown = capsys.readouterr().err
+    assert shown.count("not encrypted") == warns
+    assert ("over TLS" in shown) is has_tls
+
+
+def test_a_certificate_without_its_key_is_a_usage_error(run: Run, folder: str) -> None:
+    for option in ("--tls-cert", "--tls-key"):
+        result = run("bridge", "--listen", "127.0.0.1:0", "--data-dir", folder, option, "x.pem")
+        assert result.exit_code == 2
+        assert "give both --tls-cert and --tls-key" in result.stderr
+        assert not Path(folder).exists()
 
 
 def test_the_status_tells_rate_disk_use_losses_and_who_is_behind() -> None:

@@ -6,12 +6,16 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
+from jsonbus.cli.commands import gateway as command
+from jsonbus.gateway.gateway import Gateway, GatewayConfig
+from tests.certificates import Authority
 from tests.cli.running import Run
 
 ANY_PORTS = ("0", "--tcp-port", "0", "--in-memory")
@@ -58,6 +62,8 @@ def test_a_wrong_option_is_a_usage_error(run: Run, arguments: tuple[str, ...]) -
         ("--token", "read=secret-1", "right"),
         ("--token", "publish=", "secret"),
         ("--token", "", "secret"),
+        ("--tls-cert", "cert.pem", "give both --tls-cert and --tls-key"),
+        ("--tls-key", "key.pem", "give both --tls-cert and --tls-key"),
     ],
 )
 def test_what_cannot_be_meant_is_told_before_anything_is_opened(
@@ -72,6 +78,43 @@ def test_a_token_file_without_tokens_lets_nobody_in(run: Run, tmp_path: Path) ->
     tokens = tmp_path / "tokens"
     tokens.write_text("# none yet\n\n")
     expect_usage_error(run("gateway", *ANY_PORTS, "--token-file", str(tokens)), "contains no token")
+
+
+def test_a_certificate_that_cannot_be_used_is_told_before_anything_is_opened(
+    run: Run, tmp_path: Path
+) -> None:
+    files = ("--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem"))
+    result = run("gateway", *ANY_PORTS, *files)
+    expect_usage_error(result, f"{tmp_path / 'cert.pem'} cannot be read: no such file or directory")
+    assert "serves" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "has_tls", "told"),
+    [
+        ("127.0.0.1", False, False, []),
+        ("127.0.0.1", False, True, []),
+        ("0.0.0.0", True, True, []),
+        ("0.0.0.0", False, True, ["use --token"]),
+        ("0.0.0.0", True, False, ["use --tls-cert"]),
+        ("0.0.0.0", False, False, ["use --token", "use --tls-cert"]),
+    ],
+)
+def test_what_others_can_do_and_read_is_told_once(
+    tmp_path: Path, host: str, token: bool, has_tls: bool, told: list[str]
+) -> None:
+    files = Authority(tmp_path).issue() if has_tls else (None, None)
+    tokens = [("secret", frozenset({"admin"}))] if token else []
+    config = GatewayConfig(host=host, tokens=tokens, tls_cert=files[0], tls_key=files[1])
+    gateway = Gateway(config)
+    gateway.bus = SimpleNamespace(name="desk")  # type: ignore[assignment]
+    lines: list[str] = []
+    command._introduce(gateway, lines.append)
+    first, *others = lines
+    assert first.startswith(f"desk serves {'https' if has_tls else 'http'}://{host}:0")
+    assert len(others) == len(told)
+    for line, words in zip(others, told, strict=True):
+        assert words in line
 
 
 def test_a_log_that_cannot_be_written_is_told(run: Run, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,6 +22,7 @@ from jsonbus.gateway.dashboard import sessions as sessions_module
 from jsonbus.gateway.gateway import Gateway, GatewayConfig
 from jsonbus.gateway.http.access import read_token
 from tests.aio.running import asynctest, until
+from tests.certificates import Authority
 from tests.helpers import find_free_port
 
 FILE = f"/_nicegui/{nicegui.__version__}/static/nicegui.js"
@@ -31,13 +33,20 @@ SOCKET = (
 
 
 @asynccontextmanager
-async def gateway(*tokens: str, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def gateway(
+    *tokens: str, authority: Authority | None = None, **options: Any
+) -> AsyncIterator[httpx.AsyncClient]:
+    if authority is not None:
+        cert, key = authority.issue()
+        options.update(tls_cert=cert, tls_key=key)
     config = GatewayConfig(
         text_port=None, tokens=map(read_token, tokens), dashboard=True, **options
     )
     async with Gateway(config, port=find_free_port(), interface="lo") as opened:
         host, port = opened.http_address
-        async with httpx.AsyncClient(base_url=f"http://{host}:{port}", trust_env=False) as http:
+        url = f"{'http' if authority is None else 'https'}://{host}:{port}"
+        trusted = True if authority is None else authority.client()
+        async with httpx.AsyncClient(base_url=url, verify=trusted, trust_env=False) as http:
             http.gateway = opened  # type: ignore[attr-defined]
             yield http
 
@@ -288,6 +297,18 @@ async def test_whatever_comes_over_a_websocket_is_counted_and_not_logged(
         assert (await http.get("/health")).status_code == 200
         assert await until(lambda: stats()["dashboard"]["messages_malformed"] >= before + 6)
     assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.slow
+@asynctest
+async def test_over_tls_the_cookie_is_for_tls_alone(tmp_path: Path) -> None:
+    async with gateway("secret", authority=Authority(tmp_path)) as http:
+        assert await upgrade(http) == 403
+        answer = await log_in(http, "secret")
+        assert answer.headers["set-cookie"].endswith("; Secure")
+        assert "_nicegui" in (await http.get("/")).text  # with the cookie
+        assert await upgrade(http) == 101
+        assert await upgrade(http, origin=str(http.base_url).rstrip("/")) == 101
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ def columns(given: StructType, **options: str) -> SinkColumns:
 
 def test_defaults() -> None:
     parsed = parse_sink_options({})
-    assert parsed.endpoints == [("127.0.0.1:7710", None, 30.0)]
+    assert parsed.endpoints == [("127.0.0.1:7710", None, 30.0, None)]
     assert (parsed.topic, parsed.retain, parsed.on_bad_row) == (None, False, "fail")
 
 
@@ -44,7 +44,7 @@ def test_options_are_read_whatever_their_case() -> None:
             "checkpointLocation": "somewhere",
         }
     )
-    assert parsed.endpoints == [("north:7000", "secret", 0.5)]
+    assert parsed.endpoints == [("north:7000", "secret", 0.5, None)]
     assert (parsed.topic, parsed.retain, parsed.on_bad_row) == ("results", True, "skip")
 
 
