@@ -76,7 +76,7 @@ class BusLog:
         """Warn once of each pattern whose wildcards look like those of another system."""
         for pattern in patterns:
             if (meant := translate_pattern(pattern)) is not None:
-                text = "%r has no wildcard of jsonbus: did you mean %r?"
+                text = "%r has a wildcard of another system: did you mean %r?"
                 self._log_once(_pattern_log, ("wildcards", pattern), text, (pattern, meant))
 
     def warn_program(self, text: str, *arguments: object) -> None:

@@ -10,7 +10,7 @@ table is bounded. Files in the order in which a message meets them:
 topic.py        what is remembered of one topic and its publishers; the size of a value
 survey.py       Survey: takes messages, returns pictures
 samples.py      samples of counters, for rates over the last few seconds
-nodes.py        rates from the totals that nodes report
+nodes.py        rates from the totals that nodes report, and when to ask for them
 subscribers.py  which nodes want a topic
 views.py        the picture: topics, nodes, overview
 intervals.py    for `hz` and `bw`: time between messages, and sizes, per topic
@@ -22,6 +22,7 @@ names of jsonbus.
 from __future__ import annotations
 
 from .intervals import Intervals, IntervalTable, IntervalView, Spread
+from .nodes import Asking
 from .survey import PUBLISHERS_MAX, TOPICS_MAX, WINDOW_S, Survey
 from .topic import size_of
 from .views import NodeView, Overview, Picture, TopicView
@@ -30,6 +31,7 @@ __all__ = [
     "PUBLISHERS_MAX",
     "TOPICS_MAX",
     "WINDOW_S",
+    "Asking",
     "IntervalTable",
     "IntervalView",
     "Intervals",

@@ -1,12 +1,14 @@
-"""Computes rates from what nodes count themselves.
+"""Computes rates from what nodes count themselves, and tells when to ask them for it.
 
 A node sends its totals every two seconds, on a large bus less often, so to a more frequent observer
 they look like a staircase. A rate is therefore taken between two moments at which the totals
-changed, not between two looks.
+changed, not between two looks. A node that publishes much sends them only every 12 seconds: whoever
+wants its rates sooner pings.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,6 +26,25 @@ SILENT_FACTOR = 1.5
 #: sooner than this, most of what they add was done before that look, so they begin the rate anew:
 #: a dashboard just opened showed 54 a second where 10 were right.
 FIRST_PAUSE_S_MIN = 1.5
+
+
+#: Nodes are asked this often, but on a large bus so that no more answers come in a second.
+ASK_S = 2.0
+ANSWERS_PER_S = 50
+
+
+class Asking:
+    """When to ask all nodes for their totals: they are in the answer to a ping."""
+
+    def __init__(self) -> None:
+        self._asked_at = -math.inf
+
+    def is_due(self, now: float, node_count: int) -> bool:
+        """Return whether to ask now; if so, the caller does."""
+        is_due = now - self._asked_at >= max(ASK_S, node_count / ANSWERS_PER_S)
+        if is_due:
+            self._asked_at = now
+        return is_due
 
 
 class Rates(NamedTuple):

@@ -130,8 +130,8 @@ def test_wildcards_of_other_systems_are_told_once_and_by_a_logger_of_their_own(
     bus.serve("a/#", len)  # one topic, and no pattern
     told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert told == [
-        "kitchen: 'sensors/#' has no wildcard of jsonbus: did you mean 'sensors/**'?",
-        "kitchen: '+' has no wildcard of jsonbus: did you mean '*'?",
+        "kitchen: 'sensors/#' has a wildcard of another system: did you mean 'sensors/**'?",
+        "kitchen: '+' has a wildcard of another system: did you mean '*'?",
     ]
     assert {each.name for each in caplog.records} == {"jsonbus.bus.program.patterns"}
 

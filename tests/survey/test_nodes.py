@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from jsonbus import Totals
-from jsonbus.survey import NodeView, Overview, Survey
+from jsonbus.survey import Asking, NodeView, Overview, Survey
 from tests.survey.making import make_node
 
 
@@ -80,3 +80,9 @@ def test_an_empty_bus_has_a_picture() -> None:
     picture = Survey().picture(0.0, [], {})
     assert (picture.topics, picture.nodes) == ([], [])
     assert set(picture.overview) == {0}
+
+
+def test_nodes_are_asked_every_two_seconds_and_on_a_large_bus_less_often() -> None:
+    small, large = Asking(), Asking()
+    assert [now for now in range(13) if small.is_due(float(now), 100)] == [0, 2, 4, 6, 8, 10, 12]
+    assert [now for now in range(13) if large.is_due(float(now), 300)] == [0, 6, 12]

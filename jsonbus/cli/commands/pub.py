@@ -121,13 +121,19 @@ class _Publisher:
         self._published = 0
         self._unwanted = 0
         self._unwanted_topics: list[str] = []
+        #: A topic for which null ended nothing.
+        self._unretained: str | None = None
 
     def publish(self, bus: jsonbus.Bus, topic: str, value: object) -> None:
         try:
             if self._wait_s is not None:
                 self._wait_for_subscriber(bus, topic, self._wait_s)
+            is_end = self._retain and value is None and self._unretained is None
+            retained = bus.stats()["values_retained"] if is_end else 0
             if not bus.publish(topic, value, retain=self._retain):
                 self._note_unwanted(topic)
+            if is_end and bus.stats()["values_retained"] == retained:
+                self._unretained = topic
             self._published += 1
         except LocalError as error:
             if self._lines is None:
@@ -135,6 +141,11 @@ class _Publisher:
             self._lines.refuse(str(error))  # the next line may be right
 
     def report(self) -> None:
+        if self._unretained is not None:
+            note(
+                f"null ended nothing under {self._unretained}: only the node that retains a value "
+                "can end it"
+            )
         if not self._unwanted:
             return
         topics = ", ".join(self._unwanted_topics[:TOPICS_NAMED_MAX])

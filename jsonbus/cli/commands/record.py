@@ -18,6 +18,7 @@ from .. import signals
 from ..command import BusCommand, note
 from ..exit_codes import TIMED_OUT
 from ..lib.names import PATTERN
+from ..lib.numbers import counted
 from ..lib.observer import observer_settings
 from ..lib.parameters import Figure, flag, option
 from ..lib.traffic_progress import Figures, TrafficProgress, show_seconds
@@ -201,7 +202,6 @@ class _Recorder:
         from rich.filesize import decimal
 
         writer, losses = self._writer, self._losses
-        count = writer.written
         place = str(writer.paths[0])
         if len(writer.paths) > 1:
             place += f" to {writer.paths[-1].name}"
@@ -210,7 +210,7 @@ class _Recorder:
             place += f", {writer.deleted:,} older {files} deleted"
         unwritten = f"{writer.unwritten:,} received, but not written" if writer.unwritten else ""
         told = ", ".join(filter(None, (losses.tell(), unwritten))) or "nothing was lost"
-        messages = "1 message" if count == 1 else f"{count:,} messages"
+        messages = counted(writer.written, "message")
         size = decimal(writer.bytes)
         note(f"recorded {messages}, {size}, in {self._seconds:.1f} s: {place}; {told}")
 

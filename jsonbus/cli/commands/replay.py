@@ -21,6 +21,7 @@ from jsonbus.recording.reader import Timed
 from .. import signals
 from ..command import BusCommand, note, wait_until_sure
 from ..exit_codes import FAILED, TIMED_OUT
+from ..lib.numbers import counted
 from ..lib.parameters import flag, option, repeated
 from ..lib.staying import stay_if_asked
 from ..lib.traffic_progress import Figures, TrafficProgress, show_seconds
@@ -246,8 +247,7 @@ class _Replay:
     def _report(self, player: Player, seconds: float) -> None:
         recording = self._recording
         count = player.played - player.refused
-        messages = "1 message" if count == 1 else f"{count:,} messages"
-        text = f"replayed {messages} in {seconds:.1f} s"
+        text = f"replayed {counted(count, 'message')} in {seconds:.1f} s"
         if player.lag_s_max > LAG_TOLD_S:
             text += f", at most {player.lag_s_max:.2f} s late"
         note(text)
@@ -256,7 +256,7 @@ class _Replay:
             named = ", ".join(topics[:-1] + ["…"] if len(topics) > 3 else topics)
             note(f"{unwanted:,} of {count:,} values were not sent: nobody subscribes to {named}")
         if left_out := self._left_out(player):
-            note(f"{left_out:,} records could not be replayed")
+            note(f"{counted(left_out, 'record')} could not be replayed")
         for path in recording.torn:
             note(f"{path} has no end: its recorder was killed, or is still recording")
         # The files of a series contain one growing sum.

@@ -10,6 +10,7 @@ from ..command import BusCommand, note
 from ..exit_codes import TIMED_OUT
 from ..lib.message_printer import MessagePrinter
 from ..lib.names import PATTERN
+from ..lib.numbers import counted
 from ..lib.output import Output
 from ..lib.parameters import flag, option
 
@@ -65,5 +66,5 @@ def command(
             note(f"subscribed to {', '.join(patterns)} as {bus.name}; Ctrl-C ends")
         printer.run(count, timeout)
     if timeout is not None and printer.printed < (count or 1) and output.has_reader():
-        note(f"{printer.printed} messages within {timeout:g} s")
+        note(f"{counted(printer.printed, 'message')} within {timeout:g} s")
         raise click.exceptions.Exit(TIMED_OUT)

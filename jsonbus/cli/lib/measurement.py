@@ -21,7 +21,7 @@ from .. import signals
 from ..command import note
 from ..exit_codes import TIMED_OUT
 from .escaping import clean, fit
-from .numbers import percent
+from .numbers import counted, percent
 from .observer import SILENCE_S, Observer, observer_options, open_observer
 from .output import Output
 from .parameters import Function, option
@@ -119,7 +119,7 @@ class Measurement:
         if self._duration_s is None:
             return
         if self._topics.taken < (self._count or 1) and self._output.has_reader():
-            note(f"{self._topics.taken} messages within {self._duration_s:g} s")
+            note(f"{counted(self._topics.taken, 'message')} within {self._duration_s:g} s")
             raise click.exceptions.Exit(TIMED_OUT)
 
     def _take(self, messages: list[jsonbus.Message]) -> None:

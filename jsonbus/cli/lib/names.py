@@ -24,7 +24,7 @@ class Name(click.types.StringParamType):
         if meant is None:
             return None
         if self._is_pattern:
-            return f"{name!r} has no wildcard of jsonbus: {_RULE}. Do you mean {meant!r}?"
+            return f"{name!r} has a wildcard of another system: {_RULE}. Do you mean {meant!r}?"
         return f"{name!r} is one topic. Wildcards are for subscribers, as in {meant!r}: {_RULE}"
 
 

@@ -17,6 +17,11 @@ def count(number: float) -> str:
     return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a whole number with its noun: 1 message, 2,000 messages."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def percent(fraction: float) -> str:
     """Return 0 to 1 as per cent; a little is not shown as 0%, nor almost all as 100%."""
     percent = fraction * 100

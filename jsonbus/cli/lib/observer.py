@@ -6,7 +6,6 @@ other nodes; `--subscribe` makes it an ordinary one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
@@ -16,6 +15,7 @@ import click
 import jsonbus
 from jsonbus import config
 from jsonbus.config import BusSettings
+from jsonbus.survey import Asking
 
 from ..command import note
 from .names import PATTERN
@@ -26,11 +26,6 @@ MAILBOX_MESSAGES_MAX = 100_000
 
 #: After this time without a message, the likely reason is shown.
 SILENCE_S = 2.0
-
-#: Nodes that publish much report their totals only every 12 seconds, so they are asked: this often,
-#: but on a large bus so that no more than ANSWERS_PER_S answers come in a second.
-ASK_S = 2.0
-ANSWERS_PER_S = 50
 
 #: The default pattern.
 EVERYTHING = "**"
@@ -61,7 +56,7 @@ class Observer:
         self.patterns = tuple(patterns) or (EVERYTHING,)
         self.is_subscribing = is_subscribing
         self._is_silence_reported = False
-        self._asked_at = -math.inf
+        self._asking = Asking()
         self._subscription = bus.subscribe(
             self.patterns,
             take,
@@ -78,9 +73,7 @@ class Observer:
     def nodes(self) -> list[jsonbus.NodeInfo]:
         """Return the nodes, and ask them for their totals, which a later call will contain."""
         nodes = self.bus.nodes()
-        now = monotonic()
-        if now - self._asked_at >= max(ASK_S, len(nodes) / ANSWERS_PER_S):
-            self._asked_at = now
+        if self._asking.is_due(monotonic(), len(nodes)):
             self.bus.ping(timeout=0.0)
         return nodes
 

@@ -6,6 +6,7 @@ import jsonbus
 
 from .. import signals
 from ..command import note
+from .numbers import counted
 
 
 def stay_if_asked(bus: jsonbus.Bus, ending: signals.Ending, *, stay: bool) -> None:
@@ -16,8 +17,7 @@ def stay_if_asked(bus: jsonbus.Bus, ending: signals.Ending, *, stay: bool) -> No
     count = bus.stats()["values_retained"]
     if stay:
         ending.is_usual = True
-        values = "1 value" if count == 1 else f"{count:,} values"
-        note(f"{bus.name} retains {values}; Ctrl-C ends")
+        note(f"{bus.name} retains {counted(count, 'value')}; Ctrl-C ends")
         signals.stay()
     elif count:
         end = "1 retained value ends" if count == 1 else f"{count:,} retained values end"

@@ -87,16 +87,20 @@ def nests_too_deeply(value: object) -> bool:
 
 
 def _tell_nan(value: Any) -> str | None:
-    is_number = isinstance(value, float) or _is_decimal(value)
-    return f" is {value}" if is_number and not math.isfinite(value) else None
+    if _is_decimal(value):
+        is_finite = value.is_finite()  # math.isfinite raises ValueError for a signaling NaN
+    else:
+        is_finite = not isinstance(value, float) or math.isfinite(value)
+    return None if is_finite else f" is {value}"
 
 
 def _find(value: Any, tell: Callable[[Any], str | None]) -> str | None:
     """Return the rest of the path to the first leaf that `tell` says something of, and what."""
     if isinstance(value, dict):
         for key, item in value.items():
-            if type(key) is float and not math.isfinite(key):
-                return f" has the key {key}"
+            number = key.value if isinstance(key, enum.Enum) else key
+            if type(number) is float and not math.isfinite(number):
+                return f" has the key {number}"
             found = None if type(item) in _PLAIN_TYPES else _find(item, tell)
             if found is not None:
                 is_name = isinstance(key, str) and key.isidentifier()

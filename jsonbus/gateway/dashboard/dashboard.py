@@ -141,6 +141,8 @@ class Dashboard:
             began_at = time.perf_counter()
             try:
                 self._show()
+                if any(page.is_observing for page in self._pages.values()):
+                    await self.observer.ask()
                 if any(page.shows_bridges for page in self._pages.values()):
                     await self.bridges.look()  # asks at most every two seconds, and does not wait
             except Exception:  # a bug must not end all pages

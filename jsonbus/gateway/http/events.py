@@ -306,7 +306,8 @@ def _hints(patterns: Sequence[str]) -> bytes:
     """Return comments, which a person sees and a program passes over, on what matches nothing."""
     meant = {each: jsonbus.translate_pattern(each) for each in patterns}
     return b"".join(
-        b": %s has no wildcard of jsonbus: did you mean %s?\n\n" % (each.encode(), ours.encode())
+        b": %s has a wildcard of another system: did you mean %s?\n\n"
+        % (each.encode(), ours.encode())
         for each, ours in meant.items()
         if ours is not None
     )

@@ -61,7 +61,7 @@ async def subscribe(
             raise
         raise try_later(str(error), 500) from error
     ours = jsonbus.translate_pattern(wish.topic)
-    hint = {"hint": f"this has no wildcard of jsonbus: did you mean {ours}?"} if ours else {}
+    hint = {"hint": f"this has a wildcard of another system: did you mean {ours}?"} if ours else {}
     return models.Subscribed(new=done.is_new, moved=done.has_moved, **hint)
 
 

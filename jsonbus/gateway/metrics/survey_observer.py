@@ -1,8 +1,10 @@
 """SurveyObserver: collects statistics of the bus while at least one page or scraper needs them.
 
 One survey for all users, fed by one passive subscription: it receives messages that travel for
-others anyway, so observing changes nothing on the bus. It begins with the first `acquire` and ends
-some seconds after the last `release`, so that a page that is reloaded keeps its rates and charts.
+others anyway, so observing changes nothing about what is sent. It begins with the first `acquire`
+and ends some seconds after the last `release`, so that a page that is reloaded keeps its rates and
+charts. Who shows rates also calls `ask`: a node that publishes much reports its totals only every
+12 seconds by itself.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jsonbus
-from jsonbus.survey import Picture, Survey
+from jsonbus.survey import Asking, Picture, Survey
 
 #: How long the statistics are kept after the last release.
 LINGER_S = 10.0
@@ -47,6 +49,7 @@ class SurveyObserver:
         self._linger_s = linger_s
         self._lookers = 0
         self._survey: Survey | None = None
+        self._asking = Asking()
         self._feed: Any = None
         self._watch: Any = None
         self._ending: asyncio.TimerHandle | None = None
@@ -110,6 +113,11 @@ class SurveyObserver:
             self._known[info.node] = info
             self._gone.pop(info.node, None)
         return self._survey.picture(time.monotonic(), nodes, self._bus.stats())
+
+    async def ask(self) -> None:
+        """Ask all nodes for their totals if that is due; a later picture has them."""
+        if self._asking.is_due(time.monotonic(), len(self._bus.nodes())):
+            await self._bus.ping(timeout=0.0)
 
     def gone(self) -> list[Gone]:
         """Return the nodes that left a short while ago, the last one first."""

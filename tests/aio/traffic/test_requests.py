@@ -193,7 +193,9 @@ async def test_requests_that_timed_out_are_not_run_before_a_later_one() -> None:
         assert await first == "first"
         assert await asking.request("slow", "later", timeout=60) == "later"
         assert slow.ran == ["first", "later"]
-        assert serving.stats()["requests_expired"] == 20
+        # On a busy machine a caller's time may be over before the node's: then it is cancelled.
+        stats = serving.stats()
+        assert stats["requests_expired"] + stats["requests_cancelled"] == 20
 
 
 @asynctest

@@ -70,9 +70,22 @@ def test_without_staying_the_value_ends_with_the_command(run: Run, bus: jsonbus.
         subscription.get(timeout=0)
 
 
+@pytest.mark.slow
+def test_that_null_ends_nothing_that_another_node_retains_is_told(
+    run: Run, bus: jsonbus.Bus
+) -> None:
+    bus.publish("door", "open", retain=True)
+    result = run("pub", "--retain", "door", "null")
+    assert result.exit_code == 0
+    told = "null ended nothing under door: only the node that retains a value can end it\n"
+    assert result.stderr == told
+    assert bus.stats()["values_retained"] == 1
+
+
 def test_a_retained_value_that_was_ended_needs_no_word(run: Run) -> None:
     result = run("pub", "--retain", "door", input="1\nnull\n")
     assert (result.exit_code, "retained" in result.stderr) == (0, False)
+    assert "null ended nothing" not in result.stderr
 
 
 @pytest.mark.slow

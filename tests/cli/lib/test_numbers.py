@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonbus.cli.lib.numbers import age, count, percent
+from jsonbus.cli.lib.numbers import age, count, counted, percent
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,13 @@ def test_counts_are_short(number: float, shown: str) -> None:
 @given(st.floats(0, 1e17))
 def test_no_count_takes_more_than_six_characters(number: float) -> None:
     assert len(count(number)) <= 6
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0, "0 messages"), (1, "1 message"), (2_000, "2,000 messages")]
+)
+def test_one_is_not_many(number: int, shown: str) -> None:
+    assert counted(number, "message") == shown
 
 
 @pytest.mark.parametrize(

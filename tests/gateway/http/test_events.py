@@ -85,8 +85,8 @@ async def test_wildcards_of_other_systems_are_told_in_a_comment() -> None:
         await here.hub.publish("a/+", 1)
         assert await source.messages(1) == [("a/+", 1)]
         assert source.comments == [
-            "a/+ has no wildcard of jsonbus: did you mean a/*?",
-            "b/# has no wildcard of jsonbus: did you mean b/**?",
+            "a/+ has a wildcard of another system: did you mean a/*?",
+            "b/# has a wildcard of another system: did you mean b/**?",
         ]
 
 

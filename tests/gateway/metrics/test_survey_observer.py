@@ -33,6 +33,27 @@ async def test_it_sees_what_travels_for_others_and_asks_for_nothing() -> None:
 
 
 @asynctest
+async def test_nodes_are_asked_for_their_totals_but_not_by_every_page() -> None:
+    async with buses() as open_bus:
+        here, other = open_bus(), open_bus()
+        assert await until(lambda: len(here.nodes()) == 2) and await here.wait_until_sure(30)
+        observer = SurveyObserver(here)
+        observer.acquire()
+        sent = here.stats()["datagrams_sent"]
+        await observer.ask()
+        asked = here.stats()["datagrams_sent"]
+        assert asked > sent
+        await observer.ask()
+        assert here.stats()["datagrams_sent"] == asked
+        assert await until(
+            lambda: all(view.info.totals is not None for view in observer.picture().nodes)
+        )
+        assert len(other.nodes()) == 2
+        observer.release()
+        observer.close()
+
+
+@asynctest
 async def test_it_begins_with_the_first_and_ends_after_the_last() -> None:
     async with buses() as open_bus:
         observer = SurveyObserver(open_bus(), linger_s=0.05)

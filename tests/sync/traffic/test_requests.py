@@ -169,7 +169,9 @@ def test_requests_that_timed_out_are_not_run_before_a_later_one(open_bus: OpenBu
         assert first.result(60) == "first"
         assert asking.request("slow", "later", timeout=60) == "later"
     assert slow.ran == ["first", "later"]
-    assert serving.stats()["requests_expired"] == 20
+    # On a busy machine a caller's time may be over before the node's: it cancels the request.
+    stats = serving.stats()
+    assert stats["requests_expired"] + stats["requests_cancelled"] == 20
 
 
 def test_closing_cancels_a_request_that_waits_for_its_handler(open_bus: OpenBus) -> None:
