@@ -59,6 +59,11 @@ class SealedTransport:
     def own_addresses(self) -> frozenset[Sender]:
         return self._inner.own_addresses
 
+    def open_another(self, topics: tuple[str, ...] = ()) -> SealedTransport:
+        keys = self._keys.for_topics(topics)
+        inner = self._inner.open_another()
+        return SealedTransport(inner, keys, hears_itself=self._hears_itself)
+
     def sockets(self) -> list[socket.socket]:
         return self._inner.sockets()
 
@@ -97,7 +102,13 @@ class SealedTransport:
         return self._inner.rejoin()
 
     def describe(self) -> TransportInfo:
-        seal = Seal(self._keys.ring.bus, self._key.id, SEAL_BYTES, self._opener.figures)
+        seal = Seal(
+            self._keys.ring.bus,
+            self._key.id,
+            SEAL_BYTES,
+            self._opener.figures,
+            compartments=self._keys.compartments,
+        )
         return self._inner.describe()._replace(seal=seal)
 
     def kernel_drops(self) -> int:

@@ -42,6 +42,8 @@ class Seal(NamedTuple):
     added_bytes: int
     #: Datagrams that were not let in, by cause: entries of stats().
     refused: Mapping[str, int]
+    #: What has keys of its own: the patterns of each compartment.
+    compartments: tuple[tuple[str, ...], ...] = ()
 
 
 class TransportInfo(NamedTuple):
@@ -85,6 +87,12 @@ class Transport(Protocol):
         """Addresses from which this transport's own datagrams come back, as multicast returns them.
 
         The set may be incomplete: the decoder recognizes the rest, only later.
+        """
+
+    def open_another(self, topics: tuple[str, ...] = ()) -> Transport:
+        """Join the same group once more; sealed with the keys for these topics, if it is sealed.
+
+        Raises TransportError, ConfigError.
         """
 
     def sockets(self) -> list[socket.socket]:
