@@ -8,7 +8,7 @@
     jsonbus  <-  spark_bridge  <-  the commands bridge and demo
     spark_bridge.source  <-  spark_bridge.spark, spark_bridge.pipeline: none of them knows the bus
     errors  <-  transport, config   <-  frontend       core  <-  sim  <-  tools that simulate
-    core.wire, transport  <-  sealed  <-  frontend, and the command keygen
+    core.wire, core.routing, transport  <-  sealed  <-  frontend, and the command keygen
     inside core:  wire  <-  routing  <-  values  <-  reliable  <-  node
                   wire  <-  membership  <-  rpc, channel  <-  node       routing  <-  rpc
 
@@ -76,7 +76,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "jsonbus.core.channel": ("jsonbus.errors", *_core("wire", "membership", "settings")),
     "jsonbus.transport": ("jsonbus.errors",),
-    "jsonbus.sealed": ("jsonbus.errors", "jsonbus.core.wire", "jsonbus.transport"),
+    "jsonbus.sealed": ("jsonbus.errors", *_core("wire", "routing"), "jsonbus.transport"),
     "jsonbus.frontend": (*BUS, "jsonbus.sealed"),
     "jsonbus.sync": BUS,
     "jsonbus.aio": BUS,

@@ -13,7 +13,7 @@ from jsonbus.aio.watch import Watch
 from jsonbus.core.wire.codec import LETTER_OF_NULL, dumps_plain, find_nan
 from jsonbus.errors import LocalError
 from jsonbus.frontend.bus import BaseBus
-from jsonbus.frontend.checks import check_seconds
+from jsonbus.frontend.checks import check_seconds, countdown
 from jsonbus.frontend.limits import CLOSE_S
 from jsonbus.frontend.requests import Pong
 from jsonbus.frontend.watch import GapEvent, NodeEvent
@@ -80,7 +80,7 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
     ) -> bool:
         is_reliable = self._is_reliable if reliable is None else reliable
         if retain:
-            return await self._publish_flagged(topic, value, reliable=is_reliable, retain=True)
+            return await self._publish_long(topic, value, reliable=is_reliable, retain=True)
         # The fast path; core/fast_publish.py explains it. It compares the thread: asking for
         # the running event loop costs as much as encoding a small value. Another loop runs in this
         # thread only while the bus's own has stopped: messages that are queued then leave when that
@@ -108,7 +108,7 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
                 return True
             publishing.flush_queued()
         elif is_reliable:
-            return await self._publish_flagged(topic, value, reliable=True, retain=False)
+            return await self._publish_long(topic, value, reliable=True, retain=False)
         elif prefix and len(prefix) + len(payload) <= fast_publish.whole_max:
             publishing.publish_encoded(prefix, payload)
         elif prefix and len(payload) <= self._config.value_bytes_max:
@@ -118,15 +118,18 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
                 return False
             publishing.must_wait = True
             is_wanted = False
+        elif self._loop.compartments is not None:
+            return await self._publish_long(topic, value, reliable=False, retain=False)
         else:
             is_wanted = publishing.publish(topic, value)
         if publishing.must_wait:
             await publishing.wait_for_room()
         return is_wanted
 
-    async def _publish_flagged(
-        self, topic: str, value: Any, *, reliable: bool, retain: bool
-    ) -> bool:
+    async def _publish_long(self, topic: str, value: Any, *, reliable: bool, retain: bool) -> bool:
+        part = self._part_of(topic)
+        if part is not None:  # which has a fast path of its own
+            return bool(await part.publish(topic, value, reliable=reliable, retain=retain))
         publishing = self._publishing
         if reliable:
             await publishing.wait_for_history(topic)
@@ -136,7 +139,8 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
         return is_wanted
 
     async def request(self, topic: str, value: Any = None, timeout: float = 1.0) -> Any:
-        return await self._loop.requests.request(topic, value, check_seconds("timeout", timeout))
+        timeout_s = check_seconds("timeout", timeout)
+        return await self._loop_of(topic).requests.request(topic, value, timeout_s)
 
     async def ping(self, timeout: float = 1.0) -> list[Pong]:
         return await self._loop.requests.ping(check_seconds("timeout", timeout))
@@ -163,14 +167,22 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
 
     async def wait_for_subscribers(self, topic: str, timeout: float = 1.0) -> bool:
         timeout_s = check_seconds("timeout", timeout)
-        return await self._loop.wait_for(lambda node: node.has_subscribers(topic), timeout_s)
+        loop: Loop = self._loop_of(topic)
+        return await loop.wait_for(lambda node: node.has_subscribers(topic), timeout_s)
 
     async def wait_until_sure(self, timeout: float = 2.0) -> bool:
-        timeout_s = check_seconds("timeout", timeout)
-        return await self._loop.wait_for(lambda node: node.state == "sure", timeout_s)
+        left_s = countdown(check_seconds("timeout", timeout))
+        for loop in self._loop.with_parts:
+            if not await loop.wait_for(lambda node: node.state == "sure", left_s()):
+                return False
+        return True
 
     async def flush(self, timeout: float = 2.0) -> bool:
-        return await self._loop.flush(check_seconds("timeout", timeout))
+        left_s = countdown(check_seconds("timeout", timeout))
+        for loop in self._loop.with_parts:
+            if not await loop.flush(left_s()):
+                return False
+        return True
 
     async def close(self, timeout: float = CLOSE_S) -> None:
         """Leave the bus and stop all its tasks. Takes at most `timeout` + 0.5 seconds.
@@ -180,7 +192,14 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
         timeout, then they are cancelled; a handler may call this itself. A second call waits for
         the first.
         """
-        await self._loop.close(check_seconds("timeout", timeout))
+        left_s = countdown(check_seconds("timeout", timeout))
+        try:
+            for loop in reversed(self._loop.with_parts):
+                await loop.close(left_s())
+        except asyncio.CancelledError:
+            for loop in self._loop.with_parts:
+                loop.end_now()
+            raise
 
     async def __aenter__(self) -> Self:
         self._enter()
@@ -197,14 +216,17 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
                 "an AsyncBus opens in a running event loop: make it in a coroutine, or use Bus"
             ) from None
 
-    def _start(self, transport: Transport) -> None:
+    def _start(self, transport: Transport, common: Loop | None) -> None:
         event_loop = asyncio.get_running_loop()
-        loop = Loop(self._node, transport, self._config, event_loop)
+        loop = Loop(self._node, transport, self._config, event_loop, common)
         loop.start()
         self._loop = loop
         self._thread = get_ident()
         self._is_running = event_loop.is_running
         self._publishing = loop.publishing
+
+    def _make_part(self) -> AsyncBus:
+        return AsyncBus.__new__(AsyncBus)
 
     def _make_channels(self) -> Channels:
         from jsonbus.aio.channels import Channels  # most programs have none

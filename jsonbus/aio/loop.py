@@ -23,7 +23,7 @@ from jsonbus.aio.requests import Requests
 from jsonbus.aio.signal import Signal
 from jsonbus.aio.subscription import Subscription
 from jsonbus.aio.timer import Timer
-from jsonbus.aio.workers import WORKERS_DEFAULT, Workers
+from jsonbus.aio.workers import WORKERS_DEFAULT, NoWorkers, Workers
 from jsonbus.config import BusConfig
 from jsonbus.core.node import Node
 from jsonbus.errors import LocalError
@@ -62,9 +62,14 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         transport: Transport,
         config: BusConfig,
         event_loop: asyncio.AbstractEventLoop,
+        common: Loop | None = None,
     ) -> None:
-        super().__init__(node, transport, config, nullcontext(), nullcontext())
-        self.workers = Workers(node.settings.name, self.workers_max, event_loop, self.log)
+        super().__init__(node, transport, config, nullcontext(), nullcontext(), common)
+        name = node.settings.name
+        if common is None:
+            self.workers = Workers(name, self.workers_max, event_loop, self.log)
+        else:
+            self.workers = NoWorkers(name, common.workers, event_loop, self.log)
         self.event_loop = event_loop
         self._changed = Signal(event_loop)  # events came, or the bus is closing
         self._receiving = Receiving(self)
@@ -196,12 +201,12 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         else:
             self.end_now()
 
-    def close_at_exit(self) -> None:
+    def close_at_once(self) -> None:
         self.end_now()
 
     # `cut_off` calls no remove_reader: the parent's event loop has the same kernel object.
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
         self._changed.fire()
 
     def tend(self) -> None:

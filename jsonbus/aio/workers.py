@@ -138,3 +138,19 @@ class Workers:
         # The program cancelled all tasks. The next message starts a new worker.
         while self._queue:
             self._queue.popleft().put_off()
+
+
+class NoWorkers(Workers):
+    """Those of a bus that is part of another one, whose workers run the handlers."""
+
+    def __init__(
+        self, name: str, handling: Workers, event_loop: asyncio.AbstractEventLoop, log: BusLog
+    ) -> None:
+        super().__init__(name, 0, event_loop, log)
+        self._handling = handling
+
+    def schedule(self, subscription: Handled) -> None:
+        self._handling.schedule(subscription)
+
+    def are_current(self) -> bool:
+        return self._handling.are_current()

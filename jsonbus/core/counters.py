@@ -25,6 +25,9 @@ class Counters:
     messages_delivered: int = 0
     #: Messages received that no subscription of this node wants.
     messages_unwanted: int = 0
+    #: Messages, retained values and requests whose topic does not belong on this bus: the key that
+    #: they were sealed with is not for it.
+    messages_misplaced: int = 0
     #: Messages of other nodes that never came; one that comes late is subtracted.
     messages_lost: int = 0
     #: Slices of messages that are too large for one datagram.
@@ -68,6 +71,11 @@ class Counters:
 
     def reject(self, cause: str) -> None:
         self.rejected[cause] = self.rejected.get(cause, 0) + 1
+
+    def refuse_misplaced(self, count: int, counted: int) -> None:
+        """Count misplaced messages, of which some were counted as delivered."""
+        self.messages_misplaced += count
+        self.messages_delivered -= counted
 
     def as_dict(self) -> dict[str, int]:
         counts = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "rejected"}

@@ -58,6 +58,8 @@ class LocalSubscriptions:
     ) -> None:
         """Subscribe a sink to all of the patterns, or to none if one is refused."""
         patterns = tuple(dict.fromkeys(map(check_pattern, patterns)))
+        if not patterns:
+            return
         inbox = self._inboxes.get(sink)
         if inbox is None:
             inbox = self._inboxes[sink] = Inbox(sink, is_passive=is_passive)

@@ -70,7 +70,12 @@ class NodeParts:
             fast_publish=self.fast_publish,
         )
         self._roster = Roster(self.counters, self._emit)
-        self._router = Router(self._other_entries, self.fast_publish)
+        self._router = Router(
+            self._other_entries,
+            self.fast_publish,
+            settings.carries,
+            self.counters.refuse_misplaced,
+        )
         self._deliveries = self._router.deliveries
         self._build_membership(rng)
         self._build_messages(rng)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from jsonbus.core.limits import VALUE_BYTES_MAX
@@ -23,3 +24,4 @@ class NodeSettings(NamedTuple):
     nan_as_null: bool = False
     receive_buffer_bytes: int | None = None  # as the kernel counts; None: unknown
     about: About = ABOUT_UNKNOWN  # its host, software and channel port
+    carries: Callable[[str], bool] | None = None  # whether a topic belongs on the bus; None: all do

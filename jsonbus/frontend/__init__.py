@@ -8,6 +8,8 @@ needed, it gets one that may do nothing.
 In the order in which a bus meets them:
 
 bus.py           BaseBus: the public methods that do not wait
+facts.py         BusFacts: those of them that only read
+compartments.py  topics with keys of their own: the parts of a sealed bus
 checks.py        arguments of public methods
 options.py       the arguments of `subscribe`
 opening.py       a node and its transport, made from the settings

@@ -1,19 +1,23 @@
 """BaseBus: the methods that `Bus` and `AsyncBus` have in common.
 
 These are plain calls in both: none of them waits. The methods that wait or publish are in
-sync/bus.py and aio/bus.py.
+sync/bus.py and aio/bus.py, those that only read in facts.py.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from jsonbus.config import BusConfig, BusSettings, load
 from jsonbus.core.mailbox import Overflow
 from jsonbus.core.message import Message
+from jsonbus.core.node import Node
 from jsonbus.errors import LocalError
+from jsonbus.frontend.compartments import Compartments, Topics, make_part_node
+from jsonbus.frontend.facts import BusFacts
 from jsonbus.frontend.lifetime import closed_error
 from jsonbus.frontend.limits import MAXSIZE_DEFAULT
 from jsonbus.frontend.loop import BaseLoop
@@ -27,8 +31,6 @@ if TYPE_CHECKING:
     from types import UnionType
     from typing import _SpecialForm
 
-    from jsonbus.core.views import Explanation, NodeInfo
-
 #: The types of a front end: its subscriptions, its watches of nodes and of gaps, its channels and
 #: bindings.
 S = TypeVar("S", bound=BaseSubscription[Any])
@@ -40,12 +42,13 @@ H = TypeVar("H", bound=Handler)
 R = TypeVar("R")  # the result of a handler
 
 
-class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
+class BaseBus(BusFacts, Generic[S, NodeWatch, GapWatch, C, B]):
     """The base of `Bus` and `AsyncBus`."""
 
     _subscription_type: type[S]
     _watch_type: type[Any]
     _loop: BaseLoop[S, Any]
+    _is_part = False  # of another bus: compartments.py
 
     def __init__(self, **settings: Unpack[BusSettings]) -> None:
         self._check_event_loop()
@@ -56,7 +59,8 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
     def over(cls, transport: Transport, **settings: Unpack[BusSettings]) -> Self:
         """Open a bus over a transport that is open already, such as one in memory.
 
-        The bus owns the transport from then on, and closes it.
+        The bus owns the transport from then on, and closes it. With keys for some topics, it joins
+        the transport's group once more for each set of topics.
         """
         bus = cls.__new__(cls)
         bus._check_event_loop()
@@ -66,52 +70,52 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         return bus
 
     def _open(self, config: BusConfig, transport: Transport) -> None:
+        info = transport.describe()
+        compartments = () if info.seal is None else info.seal.compartments
+        node = make_node(config, info.queue_bytes_max, compartments)
+        if compartments:
+            self._open_parts(config, node, transport, compartments)
+        else:
+            self._begin(config, node, transport)
+
+    def _open_parts(
+        self, config: BusConfig, node: Node, transport: Transport, compartments: Sequence[Topics]
+    ) -> None:
+        """Open the bus of the common topics, and one for each compartment."""
+        with ExitStack() as undoing:
+            undoing.callback(transport.close)
+            transports = []
+            for topics in compartments:
+                transports.append(transport.open_another(topics))
+                undoing.callback(transports[-1].close)
+            self._begin(config, node, transport)
+            undoing.callback(self._loop.close_at_once)
+            parts = {}
+            for number, topics in enumerate(compartments, 1):
+                part, another = self._make_part(), transports[number - 1]
+                buffer_bytes = another.describe().queue_bytes_max
+                part_node = make_part_node(node, topics, number, buffer_bytes)
+                part._begin(config, part_node, another, self._loop)
+                parts[topics] = part
+                undoing.callback(part._loop.close_at_once)
+            self._loop.compartments = Compartments(parts)
+            undoing.pop_all()
+
+    def _begin(
+        self, config: BusConfig, node: Node, transport: Transport, common: Any = None
+    ) -> None:
+        """Drive a node; `common` is the loop of the bus that this one is a part of."""
         self._config = config
         self._is_reliable = config.reliable
         self._is_entered = False
-        self._node = make_node(config, transport.describe().queue_bytes_max)
-        self._start(transport)
+        self._is_part = common is not None
+        self._node = node
+        self._start(transport, common)
         # For `publish`, which has no time to look them up.
         self._fast_publish = self._node.fast_publish
         self._queued = self._fast_publish.queued
         self._prefix_of = self._fast_publish.prefixes.get
         self._reliable_prefix_of = self._fast_publish.reliable_prefixes.get
-
-    @property
-    def name(self) -> str:
-        """The name of this node, for people; several nodes may have the same name."""
-        return self._node.settings.name
-
-    @property
-    def id(self) -> str:
-        """Globally unique id of this node."""
-        return self._node.settings.node
-
-    @property
-    def config(self) -> BusConfig:
-        """The settings that the bus was opened with."""
-        return self._config
-
-    @property
-    def sealed(self) -> str | None:
-        """The name of the sealed bus, from its key file; None if everybody may read and write."""
-        found = self._loop.transport.describe().seal
-        return None if found is None else found.bus
-
-    @property
-    def state(self) -> str:
-        """The state of this node.
-
-        joining: it does not know all subscriptions yet, so it holds the messages that it publishes.
-        sure: it knows them, and sends only what somebody wants. doubting: it may have missed some,
-        so it sends everything. closed: after `close`.
-        """
-        return "closed" if self._loop.is_closed else self._node.state
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._loop.is_closed
 
     def subscribe(
         self,
@@ -160,7 +164,7 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         options = SubscribeOptions(
             pattern, handler, maxsize, overflow, as_type, in_batches, passive
         )
-        return self._subscribe(options)
+        return self._subscribe(options, self._loop)
 
     @overload
     def on(
@@ -244,8 +248,9 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         Raises InvalidTopicError, ClosedError; LocalError if this bus serves the topic already.
         """
         self._loop.prepare_handler(handler)
-        answer = self._loop.requests.make_service(handler)
-        return self._subscribe(SubscribeOptions(topic, answer, is_service=True))
+        loop = self._loop_of(topic)
+        answer = loop.requests.make_service(handler)
+        return self._subscribe(SubscribeOptions(topic, answer, is_service=True), loop)
 
     def bind(
         self,
@@ -323,36 +328,13 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         counts as sent.
         """
 
-    def has_subscribers(self, topic: str) -> bool:
-        """Return whether any node, this one included, is known to subscribe to the topic."""
-        return self._loop.look(lambda node, now: node.has_subscribers(topic))
-
-    def explain(self, topic: str) -> Explanation:
-        """Return why a publish to the topic would be sent, held or suppressed now."""
-        return self._loop.look(lambda node, now: node.view.explain(topic))
-
-    def nodes(self) -> list[NodeInfo]:
-        """Return the nodes known to be on the bus, this one included."""
-        return self._loop.look(lambda node, now: node.view.nodes(now))
-
-    def subscriptions(self) -> dict[str, list[str]]:
-        """Return all known patterns, each with the ids of the nodes that subscribe to it."""
-        return self._loop.look(lambda node, now: node.view.subscriptions())
-
-    def stats(self) -> dict[str, int]:
-        """Return counters of messages sent, received, suppressed, lost, dropped and refused."""
-        return self._loop.stats()
-
-    def __repr__(self) -> str:
-        kind, config = type(self).__name__, self._config
-        return f"<{kind} {self.name} {config.group}:{config.port} {self.state}>"
-
     def __del__(self) -> None:
         # Opening may have failed: then there is no loop.
         loop: Any = getattr(self, "_loop", None)
-        if loop is not None and not loop.is_closed:
+        if loop is not None and not loop.is_closed and not self._is_part:
             # Not close(): the thread in which this happens may hold the lock.
-            loop.abandon()
+            for each in loop.with_parts:
+                each.abandon()
             warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
 
     # For the front ends:
@@ -360,8 +342,12 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
     def _check_event_loop(self) -> None:
         """Raise LocalError if no bus can be opened here."""
 
-    def _start(self, transport: Transport) -> None:
+    def _start(self, transport: Transport, common: Any) -> None:
         """Make the loop and join the bus."""
+        raise NotImplementedError
+
+    def _make_part(self) -> Self:
+        """Return a bus that is not open, to be a part of this one."""
         raise NotImplementedError
 
     def _make_channels(self) -> Any:
@@ -377,9 +363,9 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
             raise LocalError("this bus is in a with block already: open another one")
         self._is_entered = True
 
-    def _subscribe(self, options: SubscribeOptions) -> S:
-        subscription = self._subscription_type(options, self._loop, self)
-        self._loop.attach(subscription)
+    def _subscribe(self, options: SubscribeOptions, loop: BaseLoop[S, Any]) -> S:
+        subscription = self._subscription_type(options, loop, self)
+        loop.attach(subscription)
         return subscription
 
     def _make_watch(self, subject: Any, handler: EventHandler[Any]) -> Any:

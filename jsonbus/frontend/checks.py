@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from jsonbus.errors import ConfigError
@@ -18,6 +20,12 @@ def check_seconds(what: str, seconds: object) -> float:
         if math.isfinite(seconds) and seconds >= 0:
             return min(float(seconds), SECONDS_MAX)
     raise ConfigError(f"{what} must be a number of seconds, 0 or more, not {seconds!r}")
+
+
+def countdown(seconds: float) -> Callable[[], float]:
+    """Return a function that tells how much of that time is left, from now on."""
+    deadline = monotonic() + seconds
+    return lambda: max(0.0, deadline - monotonic())
 
 
 def check_optional_seconds(what: str, seconds: object) -> float | None:

@@ -49,7 +49,7 @@ def _cut_off_all() -> None:
 
 def _close_all() -> None:
     for loop in list(_open):
-        loop.close_at_exit()
+        loop.close_at_once()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork

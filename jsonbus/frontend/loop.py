@@ -14,14 +14,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from jsonbus.config import BusConfig
-from jsonbus.core.events import Event
+from jsonbus.core.events import Event, NodeJoined, NodeLeft
 from jsonbus.core.node import Node
 from jsonbus.errors import ClosedError, LocalError
 from jsonbus.frontend.channels.counters import NO_CHANNELS
 from jsonbus.frontend.checks import check_handler
+from jsonbus.frontend.compartments import Compartments, GapRelay
 from jsonbus.frontend.lifetime import closed_error, note_open
 from jsonbus.frontend.limits import DEAF_S, INTERFACES_S
 from jsonbus.frontend.log import BusLog
@@ -76,9 +77,14 @@ class BaseLoop(ABC, Generic[S, C]):
         config: BusConfig,
         lock: AbstractContextManager[Any],
         channels_lock: AbstractContextManager[Any],
+        common: BaseLoop[S, C] | None = None,
     ) -> None:
+        """`common` is the loop of the common topics, if this one is for a compartment."""
         self.lock = lock
-        self.log = BusLog(node.settings.name)
+        self.log: BusLog = BusLog(node.settings.name) if common is None else common.log
+        self._is_part = common is not None
+        #: The parts of the bus, in the loop of the common topics; None if there are none.
+        self.compartments: Compartments[Any] | None = None
         self.discards = DiscardCounter()
         #: The topics that this bus serves.
         self.services: dict[str, S] = {}
@@ -91,7 +97,7 @@ class BaseLoop(ABC, Generic[S, C]):
         self._channels_lock = channels_lock
         self._takes_channels = True
         self._subscriptions: set[S] = set()
-        self.watches = Watches(lock)
+        self.watches: Watches = Watches(lock) if common is None else GapRelay(lock, common.watches)
         self._overflowed = 0  # messages for which subscriptions that are closed had no room
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._looks_at = monotonic() + INTERFACES_S  # for interfaces that came or went
@@ -101,6 +107,13 @@ class BaseLoop(ABC, Generic[S, C]):
     @property
     def is_closed(self) -> bool:
         return self._is_closing
+
+    @property
+    def with_parts(self) -> tuple[Self, ...]:
+        """This loop, and those of the bus's parts."""
+        if self.compartments is None:
+            return (self,)
+        return (self, *[part._loop for part in self.compartments.parts])
 
     @abstractmethod
     def check_here(self) -> None:
@@ -123,11 +136,11 @@ class BaseLoop(ABC, Generic[S, C]):
         """Have timers, output and events looked at."""
 
     @abstractmethod
-    def close_at_exit(self) -> None:
-        """Close the bus, because the interpreter ends."""
+    def close_at_once(self) -> None:
+        """Close the bus without a word to its user: the interpreter ends, or opening failed."""
 
     @abstractmethod
-    def _notify(self) -> None:
+    def notify(self) -> None:
         """Wake the callers that wait for the node's state to change. Lock held."""
 
     def prepare_handler(self, handler: Any) -> None:
@@ -145,19 +158,20 @@ class BaseLoop(ABC, Generic[S, C]):
     def attach(self, subscription: S) -> None:
         """Subscribe, or serve. Raises InvalidTopicError, ClosedError, LocalError."""
 
+        patterns = self._common_ones(subscription.patterns)
+
         def act(node: Node, now: float) -> None:
             if subscription.is_service:
                 node.requests.serve(subscription.pattern, subscription, now)
                 self.services[subscription.pattern] = subscription
             else:
-                node.subscribe(
-                    subscription.patterns, subscription, now, is_passive=subscription.is_passive
-                )
+                node.subscribe(patterns, subscription, now, is_passive=subscription.is_passive)
             self._subscriptions.add(subscription)
-            self._notify()  # it may be the subscriber that a caller waits for
+            self.notify()  # it may be the subscriber that a caller waits for
 
         self.call(act)
         if not subscription.is_service:
+            self._have_followed(subscription, subscription.patterns)
             self.log.warn_of_wildcards(subscription.patterns)
 
     def change_pattern(self, subscription: S, pattern: str, *, is_wanted: bool) -> bool:
@@ -171,20 +185,24 @@ class BaseLoop(ABC, Generic[S, C]):
                 f"{subscription.pattern!r} is served: serve another topic with another call"
             )
 
+        patterns = self._common_ones((pattern,))
+
         def act(node: Node, now: float) -> bool:
             if subscription not in self._subscriptions:
                 raise ClosedError(f"the subscription to {subscription.pattern!r} is closed")
             if subscription.has_pattern(pattern) is is_wanted:
                 return False
             if is_wanted:
-                node.subscribe(pattern, subscription, now, is_passive=subscription.is_passive)
+                node.subscribe(patterns, subscription, now, is_passive=subscription.is_passive)
             else:
-                node.unsubscribe(pattern, subscription, now)
+                node.unsubscribe(patterns, subscription, now)
             subscription.note_pattern(pattern, is_wanted=is_wanted)
-            self._notify()
+            self.notify()
             return True
 
         has_changed = self.call(act)
+        if has_changed:
+            self._have_followed(subscription, (pattern,))
         if has_changed and is_wanted:
             self.log.warn_of_wildcards((pattern,))
         return has_changed
@@ -206,6 +224,7 @@ class BaseLoop(ABC, Generic[S, C]):
             return True
 
         if self.call(act):
+            self._have_followed(subscription, subscription.patterns)
             self._end_subscription(subscription)
 
     def begin_watch(self, watch: BaseWatch[Any]) -> None:
@@ -244,6 +263,11 @@ class BaseLoop(ABC, Generic[S, C]):
             figures |= self._figures or transport_figures(self.transport)
             return figures
 
+    def wake_receivers(self) -> None:
+        """Have all receivers of the bus check whether a full mailbox still blocks them."""
+        for loop in self.with_parts:
+            loop.wake()
+
     def have_channels(self, make: Callable[[], C]) -> C:
         """Return the channels of the bus; make them first if there are none.
 
@@ -276,6 +300,19 @@ class BaseLoop(ABC, Generic[S, C]):
             self.channels.cut_off()
         self.transport.close()
 
+    def _common_ones(self, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the patterns that this loop's node has to know. Raises InvalidTopicError."""
+        return patterns if self.compartments is None else self.compartments.common_ones(patterns)
+
+    def _have_followed(self, subscription: S, patterns: tuple[str, ...]) -> None:
+        """Have the parts do what became of these patterns of a subscription here."""
+        if self.compartments is not None:
+            self.compartments.follow(
+                subscription,
+                patterns,
+                lambda each: subscription in self._subscriptions and subscription.has_pattern(each),
+            )
+
     def _take_events(self) -> list[Event]:
         """Take the node's events, for the caller to `_report`. Lock held.
 
@@ -284,7 +321,7 @@ class BaseLoop(ABC, Generic[S, C]):
         """
         events = self.node.take_events()
         if events:
-            self._notify()
+            self.notify()
             self.watches.put(events)
         return events
 
@@ -296,7 +333,8 @@ class BaseLoop(ABC, Generic[S, C]):
         if self.channels is not None:
             self.channels.manager.look()
         for event in events:
-            if not self.requests.give(event):
+            is_told = self._is_part and isinstance(event, NodeJoined | NodeLeft)
+            if not is_told and not self.requests.give(event):
                 self.log.report(event)
 
     def hear_again(self, deaf_s: float) -> None:

@@ -7,10 +7,12 @@ import os
 import random
 import socket
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jsonbus.config import BusConfig
 from jsonbus.core.node import Node
+from jsonbus.core.routing.matching import matches
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.frames import About
 from jsonbus.transport.base import DATAGRAM_BYTES_MAX, Transport
@@ -54,10 +56,15 @@ NOT_SEALED = dict.fromkeys(
 )
 
 
-def make_node(config: BusConfig, receive_buffer_bytes: int | None = None) -> Node:
+def make_node(
+    config: BusConfig,
+    receive_buffer_bytes: int | None = None,
+    compartments: Sequence[tuple[str, ...]] = (),
+) -> Node:
     """Make a new node: new id, the current time as its incarnation, its own random numbers.
 
-    `receive_buffer_bytes` is its transport's `queue_bytes_max`.
+    `receive_buffer_bytes` is its transport's `queue_bytes_max`. It carries no topics that are for
+    compartments.
     """
     wall, now = time.time(), time.monotonic()
     host = socket.gethostname()
@@ -74,8 +81,14 @@ def make_node(config: BusConfig, receive_buffer_bytes: int | None = None) -> Nod
         nan_as_null=config.nan_as_null,
         receive_buffer_bytes=receive_buffer_bytes,
         about=About(make_host(host), __version__),
+        carries=_carries_common(compartments) if compartments else None,
     )
     return Node(settings, random.Random(), wall - now)
+
+
+def _carries_common(compartments: Sequence[tuple[str, ...]]) -> Callable[[str], bool]:
+    patterns = [pattern for topics in compartments for pattern in topics]
+    return lambda topic: not any(matches(pattern, topic) for pattern in patterns)
 
 
 def make_name(host: str, process: int) -> str:

@@ -67,7 +67,7 @@ class BaseSubscription(ABC, Generic[V_co]):
         self.is_service = options.is_service
         self._log = loop.log
         self._discards = loop.discards
-        self._wake = loop.wake  # makes the receiver check whether it may go on
+        self._wake = loop.wake_receivers  # makes the receiver check whether it may go on
         self._mailbox: Mailbox[Message] = Mailbox(options.maxsize, options.overflow)
         self._convert: Callable[[Any], Any] | None = None
         if options.as_type is not None:

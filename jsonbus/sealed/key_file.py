@@ -17,17 +17,20 @@ from pathlib import Path
 
 from jsonbus.errors import ConfigError
 from jsonbus.sealed.keys import (
+    COMMON,
     SECRET_BYTES,
     Key,
     KeyRing,
+    Topics,
     check_key_name,
     format_ring,
     parse_ring,
     read_time,
 )
 
-#: The id of the first key of a bus; the next ones are numbered.
+#: The id of the first key of a bus; the next ones are numbered, and so are keys for topics.
 FIRST_ID = "bus"
+TOPICS_ID = "topics"
 
 _ADJECTIVES = "amber bold brave bright calm clear cosy early fair glad green kind quick quiet warm"
 _ANIMALS = "badger bear crane fox hare heron lark lynx moose otter owl raven seal stork swan wolf"
@@ -42,29 +45,41 @@ def make_ring(bus: str | None, key_id: str | None, from_time: str | None) -> Key
     return _checked(bus, [_draw(key_id or FIRST_ID, from_time)])
 
 
-def add_key(ring: KeyRing, key_id: str | None, from_time: str | None) -> KeyRing:
-    """Return the ring with one more key, which seals from that time on, or now."""
+def add_key(
+    ring: KeyRing, key_id: str | None, from_time: str | None, topics: Topics = COMMON
+) -> KeyRing:
+    """Return the ring with one more key, which seals from that time on, or now.
+
+    With topics, it is for these alone. Raises ConfigError.
+    """
     known = {key.id for key in ring.keys}
     if key_id is None:
+        first = TOPICS_ID if topics else FIRST_ID
         number = len(known) + 1
-        while f"{FIRST_ID}-{number}" in known:
+        while f"{first}-{number}" in known:
             number += 1
-        key_id = f"{FIRST_ID}-{number}"
-    return _checked(ring.bus, [*ring.keys, _draw(key_id, from_time)])
+        key_id = f"{first}-{number}"
+    return _checked(ring.bus, [*ring.keys, _draw(key_id, from_time, topics)])
 
 
 def drop_key(ring: KeyRing, key_id: str) -> KeyRing:
     """Return the ring without that key."""
     _check_known(ring, [key_id])
-    if len(ring.keys) == 1:
-        raise ConfigError(f"{key_id!r} is the only key: add another one first")
-    return KeyRing(ring.bus, tuple(key for key in ring.keys if key.id != key_id))
+    left = KeyRing(ring.bus, tuple(key for key in ring.keys if key.id != key_id))
+    if not left.only(COMMON).keys:
+        what = "the only key" if len(ring.keys) == 1 else "the only key for common topics"
+        raise ConfigError(f"{key_id!r} is {what}: add another one first")
+    return left
 
 
 def choose_keys(ring: KeyRing, key_ids: Collection[str]) -> KeyRing:
-    """Return the ring with these keys only."""
+    """Return the ring with these keys only. Raises ConfigError if no node could use it."""
     _check_known(ring, key_ids)
-    return KeyRing(ring.bus, tuple(key for key in ring.keys if key.id in key_ids))
+    chosen = KeyRing(ring.bus, tuple(key for key in ring.keys if key.id in key_ids))
+    if not chosen.only(COMMON).keys:
+        others = ", ".join(key.id for key in ring.only(COMMON).keys)
+        raise ConfigError(f"a node needs a key for common topics, too: name one of {others}")
+    return chosen
 
 
 def create(path: Path, ring: KeyRing) -> None:
@@ -115,14 +130,14 @@ def protect(descriptor: int) -> None:
         os.fchmod(descriptor, 0o600)
 
 
-def _draw(key_id: str, from_time: str | None) -> Key:
+def _draw(key_id: str, from_time: str | None, topics: Topics = COMMON) -> Key:
     try:
         usable_from = int(time.time()) if from_time is None else read_time(from_time)
     except (ValueError, OverflowError, OSError):
         raise ConfigError(
             f"{from_time!r} is no time: write it like 2026-11-18T08:00:00Z; without Z it is UTC"
         ) from None
-    return Key(key_id, secrets.token_bytes(SECRET_BYTES), usable_from)
+    return Key(key_id, secrets.token_bytes(SECRET_BYTES), usable_from, topics)
 
 
 def _checked(bus: str, keys: list[Key]) -> KeyRing:

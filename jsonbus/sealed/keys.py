@@ -4,7 +4,13 @@
         {"id": "k1", "secret": "…32 random bytes in base64…", "from": "2026-11-18T00:00:00Z"}]}
 
 A node opens what was sealed with any of these keys, and seals with the newest whose `from` has
-passed. So keys change without a pause: add one that begins later, copy the file, drop the old one.
+passed. So keys change without a pause: add one that begins later, copy the file, drop the old
+one.
+
+A key may be for some topics alone: `"topics": ["doors/**"]`. The keys with the same topics make a
+*compartment*, those without any, the *common* keys, another one. The ring of a compartment seals
+and opens what belongs to it, and knows the wire ids of the other keys, to tell them from those of
+strangers. No topic belongs to two compartments.
 
 No secret leaves this module as text: errors tell the place of a wrong key, not what is in it,
 because two values may have been swapped.
@@ -20,12 +26,15 @@ import os
 import shlex
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from jsonbus.errors import ConfigError
+from jsonbus.core.routing.matching import overlaps
+from jsonbus.core.wire.topics import check_pattern
+from jsonbus.errors import ConfigError, InvalidTopicError
 from jsonbus.sealed.derivation import derive
 
 _log = logging.getLogger("jsonbus.sealed")
@@ -40,20 +49,30 @@ NAME_BYTES_MAX = 64
 #: Keys of one file. Two overlap while they change; far more are a mistake.
 KEYS_MAX = 100
 
+#: Patterns of all keys, those of keys with the same topics counted once: all are compared with each
+#: other.
+TOPICS_MAX = 300
+
 #: Far more than KEYS_MAX keys take.
 FILE_BYTES_MAX = 1 << 16
 
-_KEY_FIELDS = frozenset({"id", "secret", "from"})
+_KEY_FIELDS = frozenset({"id", "secret", "from", "topics"})
+
+#: What a key is for: patterns, in alphabetical order; none: all topics that no other key is for.
+Topics = tuple[str, ...]
+
+COMMON: Topics = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A secret that everybody on the bus shares."""
+    """A secret that everybody shares who may read and publish certain topics."""
 
     id: str
     secret: bytes = field(repr=False)
     #: From when on it seals, in seconds since 1970. It opens at any time.
     usable_from: float
+    topics: Topics = COMMON
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +81,8 @@ class KeyRing:
 
     bus: str
     keys: tuple[Key, ...]
+    #: The wire ids of the bus's other keys, in the ring of one compartment.
+    others: frozenset[bytes] = frozenset()
     _by_wire_id: dict[bytes, Key] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -78,6 +99,22 @@ class KeyRing:
     def find(self, wire_id: bytes) -> Key | None:
         """Return the key of this bus that is named so."""
         return self._by_wire_id.get(wire_id)
+
+    @property
+    def compartments(self) -> tuple[Topics, ...]:
+        """What its keys are for, each once, without the common topics."""
+        return tuple(dict.fromkeys(key.topics for key in self.keys if key.topics))
+
+    def only(self, topics: Topics) -> KeyRing:
+        """Return the ring of one compartment; it may have no key."""
+        keys = tuple(key for key in self.keys if key.topics == topics)
+        others = frozenset(self.wire_id(key) for key in self.keys if key.topics != topics)
+        return KeyRing(self.bus, keys, others)
+
+    def sealing_keys(self, wall: float) -> tuple[Key, ...]:
+        """Return the key that seals now of each compartment, and of the common topics."""
+        rings = (self.only(topics) for topics in (COMMON, *self.compartments))
+        return tuple(ring.sealing_key(wall) for ring in rings if ring.keys)
 
     def sealing_key(self, wall: float) -> Key:
         """Return the newest key whose time has come; if none has, the one that is next."""
@@ -104,6 +141,7 @@ def parse_ring(parsed: object) -> KeyRing:
     ring = tuple(_parse_key(f"key {number}", each) for number, each in enumerate(keys, 1))
     if len({key.id for key in ring}) < len(ring):
         raise ConfigError("two keys have the same id: drop one, or give it another id")
+    _check_apart({key.topics: key.id for key in ring if key.topics})
     return KeyRing(bus, ring)
 
 
@@ -127,6 +165,7 @@ def format_ring(ring: KeyRing) -> dict[str, Any]:
             "id": key.id,
             "secret": base64.b64encode(key.secret).decode("ascii"),
             "from": format_time(key.usable_from),
+            **({"topics": list(key.topics)} if key.topics else {}),
         }
         for key in ring.keys
     ]
@@ -172,22 +211,35 @@ def read_ring(path: Path) -> KeyRing:
 
 
 class KeySource:
-    """Where the keys of a bus come from: a file, which may change, or an object parsed from one.
+    """Where the keys of a compartment come from: a file, which may change, or what one holds.
 
     Raises ConfigError. `renew` belongs to one thread; any thread may read `ring`.
     """
 
-    def __init__(self, key_file: str | os.PathLike[str] | Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        key_file: str | os.PathLike[str] | Mapping[str, Any],
+        topics: Topics = COMMON,
+    ) -> None:
+        self._topics = topics
         # Absolute, because a program may change its folder before the file is read again.
         self._path = None if isinstance(key_file, Mapping) else Path(key_file).absolute()
+        self._key_file = self._path or key_file
         self._mark: object = None
         self._complaint = ""
-        self.ring: KeyRing
+        self._is_outdated = False  # and was told so
         if self._path is None:
-            self.ring = parse_ring(key_file)
+            whole = parse_ring(key_file)
         else:
             self._mark = _mark(self._path)
-            self.ring = read_ring(self._path)
+            whole = read_ring(self._path)
+        #: What the file has keys for, besides the common ones, when it was read first.
+        self.compartments = whole.compartments
+        self.ring = self._own_part(whole)
+
+    def for_topics(self, topics: Topics) -> KeySource:
+        """Return the source of the keys of another compartment."""
+        return KeySource(self._key_file, topics)
 
     def renew(self) -> bool:
         """Read the file again if it has changed; return whether there are other keys now.
@@ -202,11 +254,12 @@ class KeySource:
             return False
         self._mark = mark
         try:
-            ring = read_ring(self._path)
-            if ring.bus != self.ring.bus:
+            whole = read_ring(self._path)
+            if whole.bus != self.ring.bus:
                 raise ConfigError(
-                    f"{self._path} is for bus {ring.bus!r}, and this is bus {self.ring.bus!r}"
+                    f"{self._path} is for bus {whole.bus!r}, and this is bus {self.ring.bus!r}"
                 )
+            ring = self._keep_compartments(whole)
         except ConfigError as error:
             if str(error) != self._complaint:
                 _log.warning("%s; the keys from before stay in use", error)
@@ -216,6 +269,39 @@ class KeySource:
         has_changed = ring != self.ring
         self.ring = ring
         return has_changed
+
+    def _own_part(self, whole: KeyRing) -> KeyRing:
+        """Return the keys for the topics of this source. Raises ConfigError if there is none."""
+        ring = whole.only(self._topics)
+        if ring.keys:
+            return ring
+        place = self._path or "the key file"
+        if self._topics:
+            raise ConfigError(f"{place} has no key for {', '.join(self._topics)} any more")
+        raise ConfigError(
+            f"{place} has keys for some topics only: a node needs one for all others, too"
+        )
+
+    def _keep_compartments(self, whole: KeyRing) -> KeyRing:
+        """Return the keys to use from now on, for the compartments that were found at first."""
+        is_same = set(whole.compartments) == set(self.compartments)
+        if is_same or self._topics == COMMON:
+            ring = self._own_part(whole)
+        else:
+            ring = whole.only(self._topics)
+        if is_same:
+            return ring
+        if self._topics == COMMON and not self._is_outdated:
+            self._is_outdated = True
+            _log.warning(
+                "%s has keys for other topics than before: start this program again to use them; "
+                "until then it keeps to the topics from before",
+                self._path,
+            )
+        # Other buses of this program go on with keys that the file has no more.
+        return replace(
+            ring, keys=ring.keys or self.ring.keys, others=ring.others | self.ring.others
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path or 'given'}, bus {self.ring.bus!r}>"
@@ -233,13 +319,13 @@ def _mark(path: Path) -> object:
 def _parse_key(place: str, parsed: object) -> Key:
     if not isinstance(parsed, Mapping):
         raise ConfigError(f'{place} must be an object with "id", "secret" and "from"')
-    if "topics" in parsed:
-        raise ConfigError(f"{place} is for some topics: keys for topics need a later version")
     if not parsed.keys() <= _KEY_FIELDS:
         # What it says may narrow what the key is good for, so it must not be passed over.
         raise ConfigError(f"{place} has a field that this version of jsonbus does not know")
     check_key_name(f'"id" of {place}', parsed.get("id"))
-    return Key(parsed["id"], _parse_secret(place, parsed.get("secret")), _parse_from(place, parsed))
+    secret = _parse_secret(place, parsed.get("secret"))
+    topics = _parse_topics(place, parsed["topics"]) if "topics" in parsed else COMMON
+    return Key(parsed["id"], secret, _parse_from(place, parsed), topics)
 
 
 def _parse_secret(place: str, text: object) -> bytes:
@@ -263,3 +349,25 @@ def _parse_from(place: str, parsed: Mapping[str, Any]) -> float:
     if wall is None:
         raise ConfigError(f'"from" of {place} must be a time such as 2026-11-18T00:00:00Z')
     return wall
+
+
+def _parse_topics(place: str, parsed: object) -> Topics:
+    if not isinstance(parsed, list | tuple) or not parsed:
+        raise ConfigError(f'"topics" of {place} must be a list of topics and patterns')
+    try:
+        return tuple(sorted(set(map(check_pattern, parsed))))
+    except (InvalidTopicError, TypeError):
+        pass  # the error would show what is there, which may be a secret
+    raise ConfigError(f'"topics" of {place} has something that is neither a topic nor a pattern')
+
+
+def _check_apart(ids: Mapping[Topics, str]) -> None:
+    """Raise ConfigError if a topic belongs to two compartments; `ids` has one key of each."""
+    if sum(map(len, ids)) > TOPICS_MAX:
+        raise ConfigError(f"the keys are for more than {TOPICS_MAX} topics and patterns in all")
+    for one, other in combinations(ids, 2):
+        if any(overlaps(ours, theirs) for ours, theirs in product(one, other)):
+            raise ConfigError(
+                f"keys {ids[one]!r} and {ids[other]!r} have some topics in common, and others not: "
+                "give both the same topics, or none in common"
+            )

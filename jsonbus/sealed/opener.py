@@ -222,7 +222,8 @@ class Opener:
             return None
         key = self.ring.find(data[START_END:KEY_END])
         if key is None:
-            self._foreign += 1
+            if data[START_END:KEY_END] not in self.ring.others:
+                self._foreign += 1
             return None
         identity, salt = data[:SALT_END], data[KEY_END:SALT_END]
         if salt == self._own_salt:

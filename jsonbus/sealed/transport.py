@@ -61,6 +61,11 @@ class SealedTransport:
     def own_addresses(self) -> frozenset[Sender]:
         return self._inner.own_addresses
 
+    def open_another(self, topics: tuple[str, ...] = ()) -> SealedTransport:
+        keys = self._keys.for_topics(topics)
+        inner = self._inner.open_another()
+        return SealedTransport(inner, keys, hears_itself=self._hears_itself)
+
     def sockets(self) -> list[socket.socket]:
         return self._inner.sockets()
 
@@ -105,6 +110,7 @@ class SealedTransport:
             SEAL_BYTES,
             self._opener.figures,
             self._seal_connection,
+            compartments=self._keys.compartments,
         )
         return self._inner.describe()._replace(seal=seal)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from jsonbus.core.wire.codec import LETTER_OF_NULL, dumps_plain, find_nan
 from jsonbus.frontend.bus import BaseBus
-from jsonbus.frontend.checks import check_seconds
+from jsonbus.frontend.checks import check_seconds, countdown
 from jsonbus.frontend.limits import CLOSE_S
 from jsonbus.frontend.requests import Pong
 from jsonbus.frontend.watch import GapEvent, NodeEvent
@@ -77,14 +77,14 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
     ) -> bool:
         is_reliable = self._is_reliable if reliable is None else reliable
         if retain:
-            return self._publishing.publish(topic, value, reliable=is_reliable, retain=True)
+            return self._publish_long(topic, value, reliable=is_reliable, retain=True)
         # The fast path; core/fast_publish.py explains it.
         try:
             prefix = self._reliable_prefix_of(topic) if is_reliable else self._prefix_of(topic)
             payload = dumps_plain(value) if prefix else b""
         except TypeError:
             # An invalid topic, or a value that takes more than one try.
-            return self._publishing.publish(topic, value, reliable=is_reliable)
+            return self._publish_long(topic, value, reliable=is_reliable)
         if prefix:
             if (
                 LETTER_OF_NULL in payload
@@ -107,10 +107,19 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
         elif prefix is not None:
             next(self._fast_publish.suppressed)
             return False
-        return self._publishing.publish(topic, value, reliable=is_reliable)
+        return self._publish_long(topic, value, reliable=is_reliable)
+
+    def _publish_long(
+        self, topic: str, value: Any, *, reliable: bool, retain: bool = False
+    ) -> bool:
+        part = self._part_of(topic)
+        if part is not None:  # which has a fast path of its own
+            return bool(part.publish(topic, value, reliable=reliable, retain=retain))
+        return self._publishing.publish(topic, value, reliable=reliable, retain=retain)
 
     def request(self, topic: str, value: Any = None, timeout: float = 1.0) -> Any:
-        return self._loop.requests.request(topic, value, check_seconds("timeout", timeout))
+        timeout_s = check_seconds("timeout", timeout)
+        return self._loop_of(topic).requests.request(topic, value, timeout_s)
 
     def ping(self, timeout: float = 1.0) -> list[Pong]:
         return self._loop.requests.ping(check_seconds("timeout", timeout))
@@ -137,14 +146,19 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
 
     def wait_for_subscribers(self, topic: str, timeout: float = 1.0) -> bool:
         timeout_s = check_seconds("timeout", timeout)
-        return self._loop.wait_for(lambda node: node.has_subscribers(topic), timeout_s)
+        loop: Loop = self._loop_of(topic)
+        return loop.wait_for(lambda node: node.has_subscribers(topic), timeout_s)
 
     def wait_until_sure(self, timeout: float = 2.0) -> bool:
-        timeout_s = check_seconds("timeout", timeout)
-        return self._loop.wait_for(lambda node: node.state == "sure", timeout_s)
+        left_s = countdown(check_seconds("timeout", timeout))
+        return all(
+            loop.wait_for(lambda node: node.state == "sure", left_s())
+            for loop in self._loop.with_parts
+        )
 
     def flush(self, timeout: float = 2.0) -> bool:
-        return self._loop.flush(check_seconds("timeout", timeout))
+        left_s = countdown(check_seconds("timeout", timeout))
+        return all(loop.flush(left_s()) for loop in self._loop.with_parts)
 
     def close(self, timeout: float = CLOSE_S) -> None:
         """Leave the bus and stop all its threads. Takes at most `timeout` + 0.5 seconds.
@@ -153,7 +167,9 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
         Messages that were not read count as `messages_unread`. Handlers that run have until the
         timeout; a handler may call this itself. A second call waits for the first.
         """
-        self._loop.close(check_seconds("timeout", timeout))
+        left_s = countdown(check_seconds("timeout", timeout))
+        for loop in reversed(self._loop.with_parts):
+            loop.close(left_s())
 
     def __enter__(self) -> Self:
         self._enter()
@@ -162,11 +178,14 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _start(self, transport: Transport) -> None:
-        loop = Loop(self._node, transport, self._config)
+    def _start(self, transport: Transport, common: Loop | None) -> None:
+        loop = Loop(self._node, transport, self._config, common)
         loop.start()
         self._loop = loop
         self._publishing = loop.publishing
+
+    def _make_part(self) -> Bus:
+        return Bus.__new__(Bus)
 
     def _make_channels(self) -> Channels:
         from jsonbus.sync.channels import Channels  # most programs have none

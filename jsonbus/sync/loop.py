@@ -63,7 +63,7 @@ from jsonbus.sync.publishing import Publishing, deliver_own
 from jsonbus.sync.receiving import Deliveries, Receiving
 from jsonbus.sync.requests import Requests
 from jsonbus.sync.subscription import Subscription
-from jsonbus.sync.thread_pool import ThreadPool
+from jsonbus.sync.thread_pool import ReceiveThread, ThreadPool
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -82,9 +82,15 @@ class Loop(BaseLoop[Subscription, "Channels"]):
     _outgoing: Outgoing
     lock: threading.Lock
 
-    def __init__(self, node: Node, transport: Transport, config: BusConfig) -> None:
-        super().__init__(node, transport, config, threading.Lock(), threading.Lock())
-        self.workers = ThreadPool(node.settings.name, self.workers_max, self.log)
+    def __init__(
+        self, node: Node, transport: Transport, config: BusConfig, common: Loop | None = None
+    ) -> None:
+        super().__init__(node, transport, config, threading.Lock(), threading.Lock(), common)
+        name = node.settings.name
+        if common is None:
+            self.workers = ThreadPool(name, self.workers_max, self.log)
+        else:
+            self.workers = ReceiveThread(name, common.workers, self.log)
         self._changed = threading.Condition(self.lock)  # events came, or the bus is closing
         try:
             self._receiving = Receiving(self)
@@ -210,7 +216,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         self._is_abandoned = True
         self.wake()
 
-    def close_at_exit(self) -> None:
+    def close_at_once(self) -> None:
         self.close(CLOSE_S)
 
     def cut_off(self) -> None:
@@ -218,7 +224,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         self.publishing.is_cut_off = self.publishing.is_closing = True
         self._receiving.close()
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
         self._changed.notify_all()
 
     def _take_effects(self) -> tuple[list[Event], Deliveries]:

@@ -342,3 +342,23 @@ class ThreadPool:
             return
         self._receiver = None
         self._changed.notify_all()
+
+
+class ReceiveThread(ThreadPool):
+    """The pool of a bus that is part of another one: it receives, and that one's runs handlers."""
+
+    def __init__(self, name: str, handling: ThreadPool, log: BusLog) -> None:
+        super().__init__(name, 0, log)
+        self._handling = handling
+
+    def start_workers(self) -> None:
+        self._handling.start_workers()
+
+    def schedule(self, subscription: Handled) -> None:
+        self._handling.schedule(subscription)
+
+    def are_current(self) -> bool:
+        return super().are_current() or self._handling.are_current()
+
+    def will_wait(self) -> None:
+        self._handling.will_wait()

@@ -47,6 +47,8 @@ class Seal(NamedTuple):
     refused: Mapping[str, int]
     #: Seals a TCP connection between two nodes; True for the side that calls.
     seal_connection: Callable[[TcpConnection, bool], TcpConnection]
+    #: What has keys of its own: the patterns of each compartment.
+    compartments: tuple[tuple[str, ...], ...] = ()
 
 
 class TransportInfo(NamedTuple):
@@ -90,6 +92,12 @@ class Transport(Protocol):
         """Addresses from which this transport's own datagrams come back, as multicast returns them.
 
         The set may be incomplete: the decoder recognizes the rest, only later.
+        """
+
+    def open_another(self, topics: tuple[str, ...] = ()) -> Transport:
+        """Join the same group once more; sealed with the keys for these topics, if it is sealed.
+
+        Raises TransportError, ConfigError.
         """
 
     def sockets(self) -> list[socket.socket]:

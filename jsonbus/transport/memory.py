@@ -91,6 +91,9 @@ class MemoryTransport:
     def send_failures(self) -> int:
         return self._send_failures
 
+    def open_another(self, topics: tuple[str, ...] = ()) -> MemoryTransport:
+        return self._network.open(self._buffer_datagrams)
+
     def sockets(self) -> list[socket.socket]:
         return [self._readable]
 

@@ -104,6 +104,16 @@ class MulticastTransport:
     def offload_refusals(self) -> int:
         return self._outlets.offload_refusals
 
+    def open_another(self, topics: tuple[str, ...] = ()) -> MulticastTransport:
+        return MulticastTransport(
+            self._group,
+            self._port,
+            self._choices,
+            self._ttl,
+            self._buffer_asked_bytes,
+            hears_itself=self._hears_itself,
+        )
+
     def sockets(self) -> list[socket.socket]:
         return [self._receiver]
 

@@ -8,6 +8,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,15 @@ import jsonbus
 from jsonbus.errors import ClosedError
 from tests.aio.running import asynctest, buses, memory_buses, until
 from tests.helpers import find_free_port, wait_until
+from tests.sealed.material import WITH_DOORS
 
 
 def names_known_to(bus: jsonbus.AsyncBus | jsonbus.Bus) -> set[str]:
     return {node.name for node in bus.nodes()}
+
+
+def nodes_by_part(bus: jsonbus.AsyncBus) -> list[list[jsonbus.NodeInfo]]:
+    return [loop.look(lambda node, now: node.view.nodes(now)) for loop in bus._loop.with_parts]
 
 
 @asynctest
@@ -37,6 +43,23 @@ async def test_cancelling_the_with_block_closes_too() -> None:
         with pytest.raises(asyncio.CancelledError):
             await staying
         assert opened[0].is_closed
+
+
+@asynctest
+async def test_cancelling_a_close_ends_all_compartments() -> None:
+    async with memory_buses() as (network, open_over):
+        transport = network.open()
+        bus = open_over(transport, key_file=WITH_DOORS)
+        parts = bus._loop.with_parts
+        assert await bus.wait_until_sure(timeout=30)
+        parts[-1].transport._inner.is_jammed = True
+        await bus.publish("doors/x", 1)
+        closing = asyncio.create_task(bus.close(timeout=60))
+        assert await until(lambda: parts[-1].is_closed)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert all(loop.is_closed for loop in parts)
 
 
 @asynctest
@@ -147,17 +170,20 @@ async def test_closing_a_jammed_bus_ends_in_time_and_counts_what_did_not_leave()
         assert bus.stats()["datagrams_unsent"] >= 1
 
 
+@pytest.mark.parametrize("keys", [None, WITH_DOORS])
 @asynctest
-async def test_a_forgotten_bus_warns_and_says_goodbye() -> None:
+async def test_a_forgotten_bus_warns_once_and_says_goodbye(keys: Any) -> None:
     async with buses() as open_bus:
-        staying = open_bus()
+        staying = open_bus(key_file=keys)
         port = staying.config.port
-        with pytest.warns(ResourceWarning, match="unclosed <AsyncBus forgotten"):
-            bus = jsonbus.AsyncBus(port=port, interface="lo", name="forgotten")
+        with pytest.warns(ResourceWarning, match="unclosed <AsyncBus forgotten") as warned:
+            bus = jsonbus.AsyncBus(port=port, interface="lo", name="forgotten", key_file=keys)
             assert await until(lambda: "forgotten" in names_known_to(staying))
             del bus
             gc.collect()
         assert await until(lambda: "forgotten" not in names_known_to(staying))
+        assert await until(lambda: all(len(nodes) == 1 for nodes in nodes_by_part(staying)))
+        assert len(warned) == 1
 
 
 @pytest.mark.slow

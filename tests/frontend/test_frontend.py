@@ -248,7 +248,7 @@ def make_subscription(maxsize: int, overflow: Overflow) -> BaseSubscription:
         log=BusLog("kitchen"),
         discards=DiscardCounter(),
         watches=Watches(nullcontext()),
-        wake=lambda: None,
+        wake_receivers=lambda: None,
     )
     return PlainSubscription(SubscribeOptions("x", None, maxsize, overflow), loop, None)
 

@@ -29,6 +29,11 @@ def ring(*keys: dict[str, Any], bus: str = "plant") -> dict[str, Any]:
     return {"jsonbus-key": 1, "bus": bus, "keys": list(keys or (key(),))}
 
 
+#: A common key, and one for some topics.
+DOORS = key("d1", OTHER_SECRET, topics=["doors/**"])
+WITH_DOORS = ring(key(), DOORS)
+
+
 def write_ring(path: Path, parsed: object) -> Path:
     """Write a key file as keygen does: whole, and for its owner alone."""
     new = path.with_suffix(".new")

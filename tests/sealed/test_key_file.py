@@ -77,6 +77,31 @@ def test_some_keys_are_chosen_with_their_secrets() -> None:
         key_file.choose_keys(three, ["a", "d"])
 
 
+def test_a_key_for_topics_is_added_and_another_one_for_the_same() -> None:
+    doors = ("doors/**",)
+    one = key_file.add_key(RING, "doors", None, doors)
+    two = key_file.add_key(one, None, None, doors)
+    assert [(each.id, each.topics) for each in two.keys] == [
+        ("k1", ()),
+        ("doors", doors),
+        ("topics-3", doors),
+    ]
+    assert [each.id for each in two.sealing_keys(time.time())] == ["k1", "topics-3"]
+    with pytest.raises(ConfigError, match="have some topics in common"):
+        key_file.add_key(one, "front", None, ("*/front",))
+    with pytest.raises(ConfigError, match='"topics" of key 2 has something'):
+        key_file.add_key(RING, "doors", None, ("doors//x",))
+
+
+def test_a_file_without_a_key_for_common_topics_is_not_made() -> None:
+    both = key_file.add_key(RING, "doors", None, ("doors/**",))
+    assert key_file.drop_key(both, "doors") == RING
+    with pytest.raises(ConfigError, match="'k1' is the only key for common topics"):
+        key_file.drop_key(both, "k1")
+    with pytest.raises(ConfigError, match="a node needs a key for common topics, too: name one"):
+        key_file.choose_keys(both, ["doors"])
+
+
 def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "plant.key"
     before = os.umask(0)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from jsonbus.errors import ConfigError
 from jsonbus.sealed.keys import (
+    COMMON,
     FILE_BYTES_MAX,
     KeySource,
     format_ring,
@@ -103,7 +104,13 @@ def without(name: str) -> dict[str, Any]:
         ({**ring(), "keys": [key(str(number)) for number in range(101)]}, "1 to 100 keys"),
         (ring(key(), key()), "same id"),
         (ring(SECRET_TEXT), "key 1 must be an object"),  # type: ignore[arg-type]
-        (ring(key(), key("k2", topics=["doors/**"])), "keys for topics need a later version"),
+        (ring(key(topics="doors/**")), '"topics" of key 1 must be a list'),
+        (ring(key(topics=[])), '"topics" of key 1 must be a list'),
+        (ring(key(topics=["doors/**", SECRET_TEXT + "*"])), '"topics" of key 1 has something'),
+        (ring(key(topics=[{}])), '"topics" of key 1 has something'),
+        (ring(key("k1", topics=["a/*"]), key("k2", topics=["*/b"])), "topics in common"),
+        (ring(key("k1", topics=["a"]), key("k2", topics=["a", "b"])), "topics in common"),
+        (ring(key(topics=[str(number) for number in range(301)])), "more than 300 topics"),
         (ring(key(topcis=["doors/**"])), "key 1 has a field that this version"),
         (ring({**key(), "id": START, "secret": SECRET_TEXT[:-4]}), '"secret" of key 1'),
         (ring({**key(), "id": SECRET_TEXT, "secret": "k1"}), '"secret" of key 1'),
@@ -127,6 +134,34 @@ def test_what_is_no_ring_is_refused_without_telling_a_secret(parsed: Any, reason
     assert not shows_secret("".join(traceback.format_exception(caught.value)))
 
 
+DOORS = ("doors/**",)
+
+
+def test_keys_for_the_same_topics_are_one_compartment() -> None:
+    read = parse_ring(
+        ring(
+            key("k1"),
+            key("d1", topics=["locks/*", "doors/**"]),
+            key("d2", topics=["doors/**", "locks/*", "doors/**"]),
+            key("c", topics=["cameras"]),
+        )
+    )
+    assert read.compartments == (("doors/**", "locks/*"), ("cameras",))
+    assert [each.id for each in read.only(("doors/**", "locks/*")).keys] == ["d1", "d2"]
+    assert [each.id for each in read.only(COMMON).keys] == ["k1"]
+    assert parse_ring(format_ring(read)) == read
+
+
+def test_the_ring_of_a_compartment_opens_with_its_own_keys_and_knows_the_others() -> None:
+    whole = parse_ring(ring(key("k1"), key("d1", topics=DOORS)))
+    common, doors = whole.keys
+    part = whole.only(DOORS)
+    assert part.find(whole.wire_id(doors)) == doors
+    assert part.find(whole.wire_id(common)) is None
+    assert part.others == {whole.wire_id(common)}
+    assert part.sealing_key(START_WALL) == doors
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -134,9 +169,14 @@ json_values = st.recursive(
 )
 
 
-@given(st.sampled_from(["jsonbus-key", "bus", "keys", "id", "secret", "from"]), json_values)
+FIELDS = (*key(), "topics")
+
+
+@given(
+    st.sampled_from(["jsonbus-key", "bus", "keys", "id", "secret", "from", "topics"]), json_values
+)
 def test_whatever_a_field_has_the_file_is_read_or_refused(field: str, value: Any) -> None:
-    parsed = ring({**key(), field: value}) if field in key() else {**ring(), field: value}
+    parsed = ring({**key(), field: value}) if field in FIELDS else {**ring(), field: value}
     try:
         read = parse_ring(parsed)
     except ConfigError as error:
@@ -253,3 +293,49 @@ def test_a_file_that_was_mended_is_used_again(tmp_path: Path) -> None:
     path.chmod(0o600)
     assert source.renew()
     assert source.ring.keys[0].id == "k2"
+
+
+def test_a_source_has_the_keys_of_one_compartment() -> None:
+    common = KeySource(ring(key("k1"), key("d1", topics=DOORS)))
+    assert [each.id for each in common.ring.keys] == ["k1"]
+    assert common.compartments == (DOORS,)
+    assert [each.id for each in common.for_topics(DOORS).ring.keys] == ["d1"]
+
+
+def test_keys_for_some_topics_alone_are_refused() -> None:
+    with pytest.raises(ConfigError, match="a node needs one for all others, too"):
+        KeySource(ring(key("d1", topics=DOORS)))
+
+
+def test_a_key_of_a_compartment_rotates_like_a_common_one(tmp_path: Path) -> None:
+    path = write_ring(tmp_path / "plant.key", ring(key("k1"), key("d1", topics=DOORS)))
+    common = KeySource(path)
+    doors = common.for_topics(DOORS)
+    write_ring(
+        path, ring(key("k1"), key("d1", topics=DOORS), key("d2", OTHER_SECRET, topics=DOORS))
+    )
+    assert doors.renew()
+    assert [each.id for each in doors.ring.keys] == ["d1", "d2"]
+    assert common.renew()
+    assert [each.id for each in common.ring.keys] == ["k1"]
+    assert common.ring.others == {doors.ring.wire_id(each) for each in doors.ring.keys}
+
+
+@pytest.mark.parametrize("later", [(), ("locks/**",), ("doors/**", "locks/**")])
+def test_a_file_for_other_topics_keeps_the_compartments_and_is_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, later: tuple[str, ...]
+) -> None:
+    path = write_ring(tmp_path / "plant.key", ring(key("k1"), key("d1", topics=DOORS)))
+    common = KeySource(path)
+    doors = common.for_topics(DOORS)
+    with caplog.at_level(logging.WARNING, "jsonbus.sealed"):
+        for name in ("k2", "k3"):
+            more = [key("d2", topics=later)] if later else []
+            write_ring(path, ring(key(name), *more))
+            assert common.renew()
+            doors.renew()
+    assert [each.id for each in common.ring.keys] == ["k3"]
+    assert [each.id for each in doors.ring.keys] == ["d1"]
+    assert doors.ring.wire_id(doors.ring.keys[0]) in common.ring.others
+    assert len(caplog.records) == 1
+    assert "start this program again" in caplog.text

@@ -18,7 +18,7 @@ from jsonbus.sealed.transport import SealedTransport
 from jsonbus.transport import MemoryNetwork, Transport
 from jsonbus.transport.base import DATAGRAM_BYTES_MAX
 from jsonbus.transport.offload import first_run
-from tests.sealed.material import OTHER_SECRET, key, ring, shows_secret, write_ring
+from tests.sealed.material import OTHER_SECRET, SECRET, key, ring, shows_secret, write_ring
 from tests.sync.transports import RecordingTransport
 
 
@@ -257,3 +257,33 @@ def test_a_challenge_that_finds_no_room_is_sent_later() -> None:
     assert late.say() in heard(a)
     a.close()
     late.member.close()
+
+
+DOORS = ("doors/**",)
+
+
+def test_each_compartment_hears_its_own_keys_and_knows_those_of_the_others() -> None:
+    network = MemoryNetwork()
+    keys = ring(key(), key("d1", OTHER_SECRET, topics=list(DOORS)))
+    a, b, alone = seal(network, keys), seal(network, keys), seal(network, ring())
+    a_doors, b_doors = a.open_another(DOORS), b.open_another(DOORS)
+    transports = (a, b, alone, a_doors, b_doors)
+    common, doors = text(1), text(2)
+    assert a.send((common,)) and a_doors.send((doors,))
+    assert [heard(each) for each in transports] == [[], [common], [common], [], [doors]]
+    foreign = [each.describe().seal.refused["datagrams_foreign"] for each in transports]
+    assert foreign == [0, 0, 1, 0, 0]
+    for each in transports:
+        each.close()
+
+
+def test_a_compartment_does_not_open_what_another_key_sealed() -> None:
+    network = MemoryNetwork()
+    a = seal(network, ring(key(), key("d1", SECRET, topics=list(DOORS))))
+    b = seal(network, ring(key(), key("d1", OTHER_SECRET, topics=list(DOORS))))
+    a_doors, b_doors = a.open_another(DOORS), b.open_another(DOORS)
+    assert a_doors.send((text(),))
+    assert [heard(each) for each in (b, b_doors)] == [[], []]
+    assert b.describe().seal.refused["datagrams_foreign"] == 1
+    for each in (a, b, a_doors, b_doors):
+        each.close()

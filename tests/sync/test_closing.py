@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,11 +17,16 @@ import jsonbus
 from jsonbus.errors import ClosedError
 from jsonbus.transport import MemoryNetwork
 from tests.helpers import find_free_port, wait_until
+from tests.sealed.material import WITH_DOORS
 from tests.sync.conftest import OpenBus
 
 
 def names_known_to(bus: jsonbus.Bus) -> set[str]:
     return {node.name for node in bus.nodes()}
+
+
+def nodes_by_part(bus: jsonbus.Bus) -> list[list[jsonbus.NodeInfo]]:
+    return [loop.look(lambda node, now: node.view.nodes(now)) for loop in bus._loop.with_parts]
 
 
 def test_many_threads_may_close_at_once(open_bus: OpenBus) -> None:
@@ -125,15 +132,18 @@ def test_closing_a_jammed_bus_ends_in_time_and_counts_what_did_not_leave(
     assert bus.stats()["datagrams_unsent"] >= 1
 
 
-def test_a_forgotten_bus_warns_and_says_goodbye(open_bus: OpenBus) -> None:
-    staying = open_bus()
+@pytest.mark.parametrize("keys", [None, WITH_DOORS])
+def test_a_forgotten_bus_warns_once_and_says_goodbye(open_bus: OpenBus, keys: Any) -> None:
+    staying = open_bus(key_file=keys)
     port = staying.config.port
-    with pytest.warns(ResourceWarning, match="unclosed <Bus forgotten"):
-        bus = jsonbus.Bus(port=port, interface="lo", name="forgotten")
+    with pytest.warns(ResourceWarning, match="unclosed <Bus forgotten") as warned:
+        bus = jsonbus.Bus(port=port, interface="lo", name="forgotten", key_file=keys)
         assert wait_until(lambda: "forgotten" in names_known_to(staying))
         del bus
         gc.collect()
     assert wait_until(lambda: "forgotten" not in names_known_to(staying))
+    assert wait_until(lambda: all(len(nodes) == 1 for nodes in nodes_by_part(staying)))
+    assert len(warned) == 1
 
 
 @pytest.mark.slow
@@ -154,17 +164,17 @@ def test_a_bus_that_is_open_when_the_program_ends_says_goodbye(open_bus: OpenBus
 
 
 FORK = """
-import os, sys, threading
+import json, os, sys, threading
 import jsonbus
 from jsonbus.errors import ForkedError
 
-port = int(sys.argv[1])
-parent = jsonbus.Bus(port=port, interface="lo", name="parent")
-other = jsonbus.Bus(port=port, interface="lo", name="other")
-subscription = parent.subscribe("x")
+settings = {"port": int(sys.argv[1]), "interface": "lo", "key_file": json.loads(sys.argv[2])}
+parent = jsonbus.Bus(name="parent", **settings)
+other = jsonbus.Bus(name="other", **settings)
+subscription = parent.subscribe("doors/x")
 parent.subscribe("y", print)
 watch = parent.on_node(lambda event: None)
-assert other.wait_for_subscribers("x", timeout=30)
+assert other.wait_for_subscribers("doors/x", timeout=30)
 locks = (parent._loop.workers._lock, parent._loop.lock)
 held, done = threading.Event(), threading.Event()
 
@@ -185,7 +195,7 @@ with parent:
     if child == 0:
         refused = 0
         for use in (
-            lambda: parent.publish("x", 1),
+            lambda: parent.publish("doors/x", 1),
             lambda: parent.subscribe("z"),
             lambda: parent.subscribe("z", print),
             lambda: parent.serve("z", print),
@@ -205,15 +215,15 @@ with parent:
         watch.close()
         parent.close()
         other.close()
-        with jsonbus.Bus(port=port, interface="lo") as own:
-            assert own.publish("x", "from the child")
+        with jsonbus.Bus(**settings) as own:
+            assert own.publish("doors/x", "from the child")
             assert own.flush(timeout=30)
         sys.exit(7)  # runs exit handlers, leaves with blocks
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert subscription.get(timeout=30).value == "from the child"
     assert parent.id in {node.node for node in other.nodes()}
     for number in range(20):
-        other.publish("x", number)
+        other.publish("doors/x", number)
     assert [subscription.get(timeout=30).value for _ in range(20)] == list(range(20))
     assert not watch.is_closed
 other.close()
@@ -222,10 +232,11 @@ print("fine")
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("keys", [None, WITH_DOORS])
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork on Windows")
-def test_a_forked_child_cannot_use_the_bus_and_does_the_parent_no_harm() -> None:
+def test_a_forked_child_cannot_use_the_bus_and_does_the_parent_no_harm(keys: Any) -> None:
     result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORK, str(find_free_port())],
+        [sys.executable, "-W", "ignore", "-c", FORK, str(find_free_port()), json.dumps(keys)],
         capture_output=True,
         text=True,
         timeout=120,

@@ -169,3 +169,11 @@ def test_many_threads_lose_nothing_that_fits() -> None:
 def test_a_buffer_of_an_impossible_size_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match="1 to 64"):
         MemoryNetwork().open(buffer_datagrams=size)
+
+
+def test_another_one_joins_the_same_group(pair: tuple[MemoryTransport, MemoryTransport]) -> None:
+    one, two = pair
+    with contextlib.closing(one.open_another()) as another:
+        assert two.send((b"x",))
+        assert read_all(another) == read_all(one) == [b"x"]
+        assert another.describe().interfaces != one.describe().interfaces

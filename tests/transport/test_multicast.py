@@ -35,6 +35,13 @@ def test_many_transports_share_a_port_and_all_hear_all(port: int) -> None:
         assert [hear(transport, 3) for transport in transports] == [expected] * 3
 
 
+def test_another_one_joins_the_same_group_with_the_same_settings(port: int) -> None:
+    with opened(port) as one, contextlib.closing(one.open_another()) as another:
+        assert one.send((b"x",))
+        assert hear(another, 1) == [(b"x", "127.0.0.1")]
+        assert another.describe() == one.describe()
+
+
 def test_nothing_waiting_is_none(port: int) -> None:
     with opened(port) as transport:
         assert transport.receive(transport.sockets()[0]) is None

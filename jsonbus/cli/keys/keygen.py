@@ -24,17 +24,23 @@ Examples:
   jsonbus keygen --add plant.key --from 2026-12-01T00:00:00Z
                                                a key that takes over then
   jsonbus keygen --drop bus plant.key          end the old one
+  jsonbus keygen --add plant.key --topics 'doors/**' --id doors
+                                               only who has it reads and opens doors
   jsonbus keygen --export plant.key --ids bus > kitchen.key
 """,
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@flag("--show", "Show ids and dates of the keys in FILE, never secrets.")
+@flag("--show", "Show ids, dates and topics of the keys in FILE, never secrets.")
 @flag("--add", "Add a key to FILE.")
 @option("--drop ID", "Drop this key from FILE.")
 @flag("--export", "Print FILE with some of its keys, for a machine that may have no others.")
 @option("--bus NAME", "Name of a new bus; a name is drawn otherwise.")
 @option("--id ID key_id", "Id of the new key; bus, or bus-2 and so on, otherwise.")
 @option("--from TIME from_time", "Seal with the new key from this time on; now otherwise.")
+@option(
+    "--topics PATTERNS",
+    "What the new key is for, separated by commas: nobody without it reads or publishes these.",
+)
 @option("--ids IDS", "The keys to export, separated by commas.")
 def command(
     file: Path,
@@ -45,6 +51,7 @@ def command(
     bus: str | None,
     key_id: str | None,
     from_time: str | None,
+    topics: str | None,
     ids: str | None,
 ) -> None:
     """Make the keys of a sealed bus, and change them.
@@ -59,6 +66,7 @@ def command(
     _check_use("--bus", bus, is_new, "only for a new file")
     _check_use("--id", key_id, is_new or add, "only for a new key")
     _check_use("--from", from_time, is_new or add, "only for a new key")
+    _check_use("--topics", topics, add, "for --add")
     _check_use("--ids", ids, export, "for --export")
     from jsonbus.sealed import key_file, keys  # with cryptography, which other commands do without
 
@@ -76,7 +84,8 @@ def command(
     elif export:
         _export(ring, ids)
     elif add:
-        ring = key_file.add_key(ring, key_id, from_time)
+        named = keys.COMMON if topics is None else tuple(_split(topics))
+        ring = key_file.add_key(ring, key_id, from_time, named)
         key_file.replace(file, ring)
         _tell_new_key(ring)
     else:
@@ -90,15 +99,24 @@ def _check_use(name: str, value: str | None, is_used: bool, purpose: str) -> Non
         raise click.UsageError(f"{name} is {purpose}")
 
 
+def _split(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",")]
+
+
 def _show(ring: KeyRing) -> None:
     from jsonbus.sealed.keys import format_time
 
     output = Output()
     now = time.time()
-    sealing = ring.sealing_key(now)
+    sealing = ring.sealing_keys(now)
     if not output.is_terminal:
         listed = [
-            {"id": key.id, "from": format_time(key.usable_from), "seals": key is sealing}
+            {
+                "id": key.id,
+                "from": format_time(key.usable_from),
+                "seals": key in sealing,
+                **({"topics": list(key.topics)} if key.topics else {}),
+            }
             for key in ring.keys
         ]
         output.write_results([{"bus": ring.bus, "keys": listed}])
@@ -113,11 +131,12 @@ def _show(ring: KeyRing) -> None:
         (
             key.id,
             format_time(key.usable_from),
-            "seals and opens" if key is sealing else use(key.usable_from),
+            "seals and opens" if key in sealing else use(key.usable_from),
+            ", ".join(key.topics) or "all others",
         )
         for key in ring.keys
     )
-    output.write_table(["ID", "FROM", "USE"], rows)
+    output.write_table(["ID", "FROM", "USE", "TOPICS"], rows)
 
 
 def _export(ring: KeyRing, ids: str | None) -> None:
@@ -125,7 +144,7 @@ def _export(ring: KeyRing, ids: str | None) -> None:
 
     if ids is None:
         raise click.UsageError("--export needs --ids: which keys the other machine may have")
-    chosen = key_file.choose_keys(ring, [each.strip() for each in ids.split(",")])
+    chosen = key_file.choose_keys(ring, _split(ids))
     if sys.stdout.isatty():
         raise click.UsageError("the secrets would be on your screen: add > FILE")
     try:
@@ -141,7 +160,12 @@ def _tell_new_key(ring: KeyRing) -> None:
     from jsonbus.sealed.keys import format_time
 
     key = ring.keys[-1]
-    if key.usable_from > time.time():
+    if key.topics and len(ring.only(key.topics).keys) == 1:
+        note(
+            f"{key.id!r} is for {', '.join(key.topics)} from now on: copy the file, or an export "
+            "of it without that key, to each machine, and start the programs again"
+        )
+    elif key.usable_from > time.time():
         note(
             f"{key.id!r} seals from {format_time(key.usable_from)} on: copy the file to each "
             "machine before"

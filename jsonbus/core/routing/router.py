@@ -3,12 +3,16 @@
 A route holds everything that publish and receive need to know about a topic: its text as JSON, the
 local subscriptions, and whether another node wants it. When any subscription changes
 (`Router.generation`), each route is filled again at its next use.
+
+A bus may carry some topics only, if it is sealed with a key for these, or with one for all others.
+A message of another topic is *misplaced*. Its route has one inbox, which counts, and no subscriber:
+so whether a topic belongs here is asked once, and messages that do cost nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.limits import ROUTES_MAX
@@ -18,6 +22,9 @@ from jsonbus.core.wire.codec import dumps
 from jsonbus.core.wire.frames import Entry
 from jsonbus.core.wire.names import SERVED_PREFIX
 from jsonbus.core.wire.topics import check_topic, is_valid_topic
+
+#: Called with how many misplaced messages came, and how many of them were counted as delivered.
+Refuse = Callable[[int, int], None]
 
 
 class Inbox:
@@ -77,6 +84,20 @@ class Deliveries:
         return deliveries
 
 
+class _Refused:
+    """In place of an inbox's messages: keeps none. It is never empty: nobody comes to take any."""
+
+    def __init__(self, refuse: Refuse) -> None:
+        self._refuse = refuse
+
+    def append(self, message: Message) -> None:
+        self._refuse(1, 1)
+
+    def __iadd__(self, messages: list[Message]) -> _Refused:
+        self._refuse(len(messages), len(messages))
+        return self
+
+
 class Route:
     """A valid topic, and the subscriptions that want it."""
 
@@ -110,7 +131,14 @@ class Route:
 class Router:
     """Routes by topic. `interest` is built when first needed, because many nodes never publish."""
 
-    def __init__(self, others: Callable[[], Iterable[Entry]], fast_publish: FastPublish) -> None:
+    def __init__(
+        self,
+        others: Callable[[], Iterable[Entry]],
+        fast_publish: FastPublish,
+        carries: Callable[[str], bool] | None = None,
+        refuse: Refuse = lambda count, counted: None,
+    ) -> None:
+        """`carries` tells whether a topic belongs here; None: all do."""
         #: Messages for local inboxes, until the front end takes them.
         self.deliveries = Deliveries()
         self.local: SubscriptionStore[Inbox] = SubscriptionStore()
@@ -132,6 +160,10 @@ class Router:
         self._interest: Interest | None = None
         self._basic: set[str] = set()
         self._served: dict[str, int] = {}
+        self._carries = carries
+        self._refuse = refuse
+        self._refusing = Inbox(None)
+        self._refusing.messages = cast("list[Message]", _Refused(refuse))
 
     def route(self, topic: object) -> Route:
         """Return the route of a topic to publish to; raise InvalidTopicError if invalid."""
@@ -180,6 +212,11 @@ class Router:
         self.unwanted.clear()
         self._fast_publish.forget()
 
+    def refuse_misplaced(self, topic: str) -> None:
+        """Count something without an inbox, if its topic does not belong here."""
+        if self._is_misplaced(topic):
+            self._refuse(1, 0)
+
     @property
     def has_basic_nodes(self) -> bool:
         """True if a node is here that does not share what it wants or serves."""
@@ -196,6 +233,9 @@ class Router:
             self._build_interest()
         return SERVED_PREFIX + topic in self._served
 
+    def _is_misplaced(self, topic: str) -> bool:
+        return self._carries is not None and not self._carries(topic)
+
     def _add(self, topic: str) -> Route:
         if len(self.routes) >= ROUTES_MAX:
             self.routes.clear()
@@ -206,7 +246,10 @@ class Router:
     def _fill(self, route: Route) -> None:
         route.subscribers = self.local.subscribers_of(route.topic)
         route.onlookers = self.passive.subscribers_of(route.topic)
-        inboxes = route.inboxes = route.subscribers + route.onlookers
+        inboxes = route.subscribers + route.onlookers
+        if self._is_misplaced(route.topic):
+            route.subscribers, route.onlookers, inboxes = (), (), (self._refusing,)
+        route.inboxes = inboxes
         route.only = inboxes[0] if len(inboxes) == 1 else None
         route.is_wanted_elsewhere = self.is_wanted_elsewhere(route.topic)
         route.generation = self.generation

@@ -257,6 +257,8 @@ class Requests:
             wall, sent_at = now + self._outbox.wall_offset_s, header.sent_us / 1_000_000
             origin = Origin(header.node, peer.name, header.incarnation, sent_at, wall)
             self._accept(Request(frame.topic, frame.value, origin, key, timeout_s), now)
+        else:
+            self._router.refuse_misplaced(frame.topic)
 
     def begin(self, request: Request, now: float) -> bool:
         """Return whether to run the handler now: False if nobody waits for the reply any more.

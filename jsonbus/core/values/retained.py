@@ -170,7 +170,10 @@ class RetainedDelivery:
         self, topic: Any, value: Any, number: Any, sent_us: Any, peer: Peer, now: float
     ) -> None:
         route = self._router.find(topic)
-        if route is None or not route.subscribers:
+        if route is None:
+            return
+        if not route.subscribers:
+            self._router.refuse_misplaced(route.topic)
             return
         if not _is_count(number) or not _is_count(sent_us):
             return

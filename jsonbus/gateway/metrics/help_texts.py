@@ -117,6 +117,7 @@ bus
     messages_received  messages received from other nodes
     messages_delivered  messages received that some subscription of this node wanted
     messages_unwanted  messages received that no subscription of this node wanted
+    messages_misplaced  messages received under a key that is not for their topic, and refused
     messages_lost  messages of other nodes that never came; one that comes late is subtracted
     messages_malformed  items of batches that were not messages
     messages_incomplete  large messages of which a part never came

@@ -63,6 +63,17 @@ def test_bus_and_id_can_be_named(path: Path) -> None:
     assert ids(path) == ["k1", "k2"]
 
 
+def test_a_key_may_be_for_topics(path: Path) -> None:
+    keygen(path)
+    keygen("--add", path, "--topics", "doors/**, locks/*", "--id", "doors")
+    assert read_ring(path).compartments == (("doors/**", "locks/*"),)
+    (shown,) = json_lines(keygen("--show", path))
+    assert [(each["id"], each["seals"], each.get("topics")) for each in shown["keys"]] == [
+        ("bus", True, None),
+        ("doors", True, ["doors/**", "locks/*"]),
+    ]
+
+
 def test_some_keys_go_into_a_file_that_a_node_reads(path: Path) -> None:
     keygen(path)
     for each in ("doors", "lamps"):
@@ -94,6 +105,8 @@ def test_what_is_exported_into_a_pipe_is_a_key_file(path: Path) -> None:
         (["--drop", "k1", "--id", "x"], "--id is only for a new key"),
         (["--show", "--from", "2026-11-18"], "--from is only for a new key"),
         (["--add", "--ids", "k1"], "--ids is for --export"),
+        (["--show", "--topics", "doors"], "--topics is for --add"),
+        (["--add", "--topics", "doors//x"], "neither a topic nor a pattern"),
         (["--export"], "--export needs --ids"),
         (["--export", "--ids", "k2"], "there is no key 'k2'"),
         (["--drop", "k1"], "'k1' is the only key"),

@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import jsonbus
-from jsonbus.core.routing.matching import is_pattern, matches
-
-
-def intersects(first: str, second: str) -> bool:
-    """Whether some topic is matched by both of two valid patterns.
-
-    Only levels are looked at: the answer is True even if such a topic would be too long.
-    """
-    if not is_pattern(first):
-        return matches(second, first)
-    if not is_pattern(second):
-        return matches(first, second)
-    others = second.split("/")
-    # Backwards through `first`; row[j]: what is left of `first` and others[j:] have a common topic.
-    row = [all(other == "**" for other in others[j:]) for j in range(len(others) + 1)]
-    for level in reversed(first.split("/")):
-        longer = [False] * len(others) + [level == "**" and row[-1]]
-        for j in range(len(others) - 1, -1, -1):
-            other = others[j]
-            if level == "**" or other == "**":  # it ends here, or takes the level opposite
-                longer[j] = row[j] or longer[j + 1]
-            else:
-                longer[j] = row[j + 1] and (level == other or level == "*" or other == "*")
-        row = longer
-    return row[0]
-
+from jsonbus.core.routing.matching import covers, matches, overlaps
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -89,13 +66,13 @@ def test_pattern_does_not_match_topic(pattern: str, topic: str) -> None:
 def test_wildcards_never_match_reserved_names(pattern: str) -> None:
     for reserved in ("jsonbus.topics", "jsonbus.request/add"):
         assert not matches(pattern, reserved)
-        assert not intersects(pattern, reserved)
-        assert not intersects(reserved, pattern)
+        assert not overlaps(pattern, reserved)
+        assert not overlaps(reserved, pattern)
 
 
 def test_a_reserved_name_matches_itself() -> None:
     assert matches("jsonbus.request/add", "jsonbus.request/add")
-    assert intersects("jsonbus.request/add", "jsonbus.request/add")
+    assert overlaps("jsonbus.request/add", "jsonbus.request/add")
 
 
 def naive_match(wanted: list[str], levels: list[str]) -> bool:
@@ -128,17 +105,17 @@ def naive_intersection(first: list[str], second: list[str]) -> bool:
 
 @RELAXED
 @given(PATTERNS, PATTERNS)
-def test_intersection_agrees_with_trying_every_way(first: str, second: str) -> None:
+def test_overlaps_agrees_with_trying_every_way(first: str, second: str) -> None:
     expected = naive_intersection(first.split("/"), second.split("/"))
-    assert intersects(first, second) == intersects(second, first) == expected
+    assert overlaps(first, second) == overlaps(second, first) == expected
 
 
 @RELAXED
 @given(PATTERNS, PATTERNS, TOPICS)
-def test_patterns_that_match_the_same_topic_intersect(first: str, second: str, topic: str) -> None:
-    assert intersects(first, topic) == matches(first, topic)
+def test_patterns_that_match_the_same_topic_overlap(first: str, second: str, topic: str) -> None:
+    assert overlaps(first, topic) == matches(first, topic)
     if matches(first, topic) and matches(second, topic):
-        assert intersects(first, second)
+        assert overlaps(first, second)
 
 
 def test_hostile_patterns_are_answered_at_all() -> None:
@@ -147,8 +124,67 @@ def test_hostile_patterns_are_answered_at_all() -> None:
     also_hostile = "**/" + "b/**/" * 50 + "y"
     assert not matches(hostile, "/".join("a" * 128))
     assert matches(hostile, "/".join("a" * 127 + "z"))
-    assert not intersects(hostile, also_hostile)
-    assert intersects(hostile, also_hostile[:-1] + "**")
+    assert not overlaps(hostile, also_hostile)
+    assert overlaps(hostile, also_hostile[:-1] + "**")
+    assert not covers([hostile], also_hostile)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "narrow"),
+    [
+        (["doors/**"], "doors/**"),
+        (["doors/**"], "doors"),
+        (["doors/**"], "doors/*/open"),
+        (["**"], "**"),
+        (["*/**"], "**"),
+        (["**/*"], "*/**"),
+        (["*/**/a"], "**/b/a"),
+        (["doors", "doors/*/**"], "doors/**"),
+        (["a/*", "a/*/*", "a/*/*/*/**", "a"], "a/**"),
+    ],
+)
+def test_patterns_cover_one_all_of_whose_topics_they_match(
+    patterns: list[str], narrow: str
+) -> None:
+    assert covers(patterns, narrow)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "narrow"),
+    [
+        ([], "doors/front"),
+        (["doors/*"], "doors/**"),
+        (["doors/**"], "**"),
+        (["doors/**"], "*/front"),
+        (["doors/front", "doors/back"], "doors/*"),
+        (["a/*", "a/*/*/**"], "a/**"),  # a itself is missing
+        (["**/a/**"], "**"),
+    ],
+)
+def test_patterns_do_not_cover_one_with_a_topic_that_none_of_them_matches(
+    patterns: list[str], narrow: str
+) -> None:
+    assert not covers(patterns, narrow)
+
+
+#: All topics of up to six levels of which one is a name that no pattern has.
+ALL_TOPICS = [
+    "/".join(levels) for length in range(1, 7) for levels in itertools.product("abc", repeat=length)
+]
+SHORT_PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "**", "**"]), min_size=1, max_size=3).map(
+    "/".join
+)
+
+
+@settings(RELAXED, max_examples=200)
+@given(st.lists(SHORT_PATTERNS, max_size=3), SHORT_PATTERNS)
+def test_covering_agrees_with_trying_every_topic(patterns: list[str], narrow: str) -> None:
+    missing = [
+        topic
+        for topic in ALL_TOPICS
+        if matches(narrow, topic) and not any(matches(pattern, topic) for pattern in patterns)
+    ]
+    assert covers(patterns, narrow) is (not missing)
 
 
 def test_whether_a_pattern_matches_is_told_for_valid_ones_alone() -> None:
