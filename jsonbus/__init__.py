@@ -8,6 +8,7 @@ never pays for asyncio, nor the other way round. From the network up:
 
 transport/             sockets: multicast, interfaces, TCP; the same in memory for tests
 core/                  the protocol, without socket, thread, clock or dice
+sealed/                encryption, for a bus that has keys
 frontend/              what both front ends have in common
 sync/                  `Bus`: threads
 aio/                   `AsyncBus`: asyncio

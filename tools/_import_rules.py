@@ -7,6 +7,7 @@
     jsonbus  <-  spark_bridge  <-  the commands bridge and demo
     spark_bridge.source  <-  spark_bridge.spark, spark_bridge.pipeline: none of them knows the bus
     errors  <-  transport, config   <-  frontend       core  <-  sim  <-  tools that simulate
+    core.wire, transport  <-  sealed  <-  frontend, and the command keygen
     inside core:  wire  <-  routing  <-  values  <-  reliable  <-  node
                   wire  <-  membership  <-  rpc, channel  <-  node       routing  <-  rpc
 
@@ -74,7 +75,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "jsonbus.core.channel": ("jsonbus.errors", *_core("wire", "membership", "settings")),
     "jsonbus.transport": ("jsonbus.errors",),
-    "jsonbus.frontend": BUS,
+    "jsonbus.sealed": ("jsonbus.errors", "jsonbus.core.wire", "jsonbus.transport"),
+    "jsonbus.frontend": (*BUS, "jsonbus.sealed"),
     "jsonbus.sync": BUS,
     "jsonbus.aio": BUS,
     "jsonbus.queues": ("jsonbus.errors", "jsonbus.core"),
@@ -90,6 +92,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.cli.commands.gateway": (*PUBLIC, "jsonbus.cli", "jsonbus.gateway"),
     "jsonbus.cli.commands.bridge": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
     "jsonbus.cli.commands.demo": (*PUBLIC, "jsonbus.cli", "jsonbus.demo"),
+    "jsonbus.cli.commands.keygen": (*PUBLIC, "jsonbus.cli", "jsonbus.sealed"),
     "jsonbus.demo": (*PUBLIC, "spark_bridge"),
     "spark_bridge": PUBLIC,
     # The Spark half: it runs where the bus is not installed, and travels by value.
@@ -116,6 +119,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     # For type checkers alone: a TypeVar with a default.
     "typing_extensions": ("jsonbus.core.message",),
+    "cryptography": ("jsonbus.sealed",),
     "msgspec": ("jsonbus.core.values.typed",),
     "netifaces": ("jsonbus.transport.interfaces",),
     "click": ("jsonbus.cli",),

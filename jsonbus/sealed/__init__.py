@@ -1,0 +1,17 @@
+"""The sealed bus: who has no key hears nothing and says nothing.
+
+keys.py         the keys of a bus, and the file they are in
+derivation.py   keys made from secrets
+
+Imported only where a key file is set. The one place that imports `cryptography`: importing this
+package without it raises ConfigError. Calls core/wire and transport/; called by frontend/.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from jsonbus.errors import ConfigError
+
+if find_spec("cryptography") is None:
+    raise ConfigError("a sealed bus needs cryptography: pip install 'jsonbus[secure]'")
