@@ -18,13 +18,16 @@ import os
 import socket
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 from .errors import ConfigError
 
 #: How nodes share their subscription lists.
 Mode = Literal["basic", "master", "delayed"]
+
+#: The path of a key file, or the object that it holds, as JSON is parsed.
+KeyFile = str | os.PathLike[str] | Mapping[str, Any]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 
@@ -57,6 +60,7 @@ class BusSettings(TypedDict, total=False):
     receive_buffer_bytes: int | None
     batching: bool | None
     rate_limit: float | str | None
+    key_file: KeyFile | None
     classic: bool | None
 
 
@@ -97,6 +101,8 @@ class BusConfig:
     batching: bool = True
     #: The most bytes sent per second; as a keyword also text, such as "10M". None: unlimited.
     rate_limit: float | None = None
+    #: The keys of a sealed bus; `jsonbus keygen` makes them. None: everybody may read and write.
+    key_file: KeyFile | None = field(default=None, repr=False, hash=False)
 
     def __post_init__(self) -> None:
         _check_group(self.group)
@@ -116,8 +122,10 @@ class BusConfig:
         if self.workers is not None:
             _check_whole("workers", self.workers, 1, 256)
         if self.datagram_bytes_max is not None:
-            # Less could not hold the sums of a subscription list; more, UDP cannot carry.
-            _check_whole("datagram_bytes_max", self.datagram_bytes_max, 1_200, 65_507)
+            # Less could not hold the sums of a subscription list; more, UDP cannot carry. Sealing
+            # adds 46 bytes.
+            least = 1_200 if self.key_file is None else 1_246
+            _check_whole("datagram_bytes_max", self.datagram_bytes_max, least, 65_507)
         _check_whole("value_bytes_max", self.value_bytes_max, 1_000, 1 << 26)
         _check_flag("nan_as_null", self.nan_as_null)
         _check_whole("receive_buffer_bytes", self.receive_buffer_bytes, 65_536, 1 << 30)
@@ -125,6 +133,9 @@ class BusConfig:
         if self.rate_limit is not None:
             what = f"{_RATE_TEXT}, and at least {_RATE_MIN}"
             _check_number("rate_limit", self.rate_limit, _RATE_MIN, what)
+        if not isinstance(self.key_file, str | os.PathLike | Mapping | None):
+            # It may be a secret, so it is not shown.
+            raise ConfigError("key_file must be the path of a key file, or what such a file holds")
 
 
 def load(**settings: Unpack[BusSettings]) -> BusConfig:
@@ -234,6 +245,7 @@ _READERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "receive_buffer_bytes": (int, _WHOLE),
     "batching": (_read_flag, _FLAG),
     "rate_limit": (read_bytes, _RATE_TEXT),
+    "key_file": (str, _TEXT),
     "classic": (_read_flag, _FLAG),
 }
 

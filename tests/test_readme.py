@@ -193,7 +193,7 @@ def test_every_setting_is_told_with_its_variable_and_default() -> None:
         key: getattr(jsonbus.BusConfig(), key, False) for key in BusSettings.__annotations__
     }
     defaults |= {"datagram_bytes_max": "by the network", "subs_share_delay": "random"}
-    defaults |= {"rate_limit": "unlimited", "workers": "1; AsyncBus: 100"}
+    defaults |= {"key_file": "none", "rate_limit": "unlimited", "workers": "1; AsyncBus: 100"}
     defaults |= {"name": "host and process", "interface": "auto", "verbose": 0, "quiet": 0}
     for key, default in defaults.items():
         shown = rows[environment_variable(key)][2].strip("`")

@@ -182,6 +182,8 @@ BUS_OPTIONS: dict[str, tuple[tuple[str, str, dict[str, Any]], ...]] = {
          {"is_flag": True}),
         ("--rate-limit", "Send at most this many bytes per second (k, M, G) [unlimited].",
          {"metavar": "RATE"}),
+        ("--key-file", "Keys of a sealed bus, made by jsonbus keygen [none: open to all].",
+         {"metavar": "FILE"}),
     ),
     "Sharing": (
         ("--mode", "How nodes share their subscription lists [delayed].",

@@ -13,10 +13,10 @@ from jsonbus.config import BusSettings, load
 from ..core.wire.decode import decode
 from ..core.wire.frames import EchoFrame
 from ..errors import DatagramError, TransportError
-from ..frontend.opening import make_name
+from ..frontend.opening import make_name, open_transport
 from ..transport.base import TransportInfo
 from .echo import Answerer, Asking
-from .examination import join, send
+from .examination import send
 from .traffic import receive_from
 
 
@@ -29,7 +29,7 @@ class EchoListener:
     def __init__(self, settings: BusSettings) -> None:
         config = load(**settings)
         self.name = config.name or make_name(socket.gethostname(), os.getpid())
-        self._transport = join(config)
+        self._transport = open_transport(config)
         now = time.monotonic()
         self._answerer = Answerer(self.name, time.time() - now, now)
 

@@ -9,13 +9,13 @@ import time
 from dataclasses import replace
 
 from jsonbus import Bus
-from jsonbus.config import BusConfig, BusSettings, load
+from jsonbus.config import BusSettings, load
 
 from ..core.wire.frames import EchoedFrame
 from ..errors import TransportError
+from ..frontend.opening import open_transport
 from ..transport import offload, platforms
 from ..transport.base import Transport
-from ..transport.multicast import open_multicast
 from .echo import Asker
 from .echo_figures import figures_of
 from .facts import Facts, JoinFacts, NodeFacts
@@ -47,25 +47,13 @@ def examine(settings: BusSettings, duration_s: float) -> Facts:
     )
     try:
         facts = replace(facts, machine=survey_machine())
-        transport = join(config, hears_itself=True)
+        transport = open_transport(config, hears_itself=True)
     except TransportError as error:
         return replace(facts, refusal=str(error))
     try:
         return Examination(facts, transport, settings, config.rate_limit).run()
     finally:
         transport.close()
-
-
-def join(config: BusConfig, *, hears_itself: bool = False) -> Transport:
-    """Join the group as a bus would; raises TransportError."""
-    return open_multicast(
-        config.group,
-        config.port,
-        config.interface,
-        config.ttl,
-        config.receive_buffer_bytes,
-        hears_itself=hears_itself,
-    )
 
 
 class Examination:

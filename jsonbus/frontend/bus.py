@@ -17,7 +17,7 @@ from jsonbus.errors import LocalError
 from jsonbus.frontend.lifetime import closed_error
 from jsonbus.frontend.limits import MAXSIZE_DEFAULT
 from jsonbus.frontend.loop import BaseLoop
-from jsonbus.frontend.opening import make_node, open_transport
+from jsonbus.frontend.opening import load_keys, make_node, open_transport, seal
 from jsonbus.frontend.options import Handler, MailboxKeywords, Patterns, SubscribeOptions, T
 from jsonbus.frontend.subscription import BaseSubscription
 from jsonbus.frontend.watch import GAPS, NODES, BaseWatch, EventHandler, GapEvent, NodeEvent
@@ -60,7 +60,9 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         """
         bus = cls.__new__(cls)
         bus._check_event_loop()
-        bus._open(load(**settings), transport)
+        config = load(**settings)
+        keys = load_keys(config)
+        bus._open(config, transport if keys is None else seal(transport, keys))
         return bus
 
     def _open(self, config: BusConfig, transport: Transport) -> None:
@@ -89,6 +91,12 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
     def config(self) -> BusConfig:
         """The settings that the bus was opened with."""
         return self._config
+
+    @property
+    def sealed(self) -> str | None:
+        """The name of the sealed bus, from its key file; None if everybody may read and write."""
+        found = self._loop.transport.describe().seal
+        return None if found is None else found.bus
 
     @property
     def state(self) -> str:

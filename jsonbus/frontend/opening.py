@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import time
+from typing import TYPE_CHECKING
 
 from jsonbus.config import BusConfig
 from jsonbus.core.node import Node
@@ -15,6 +16,9 @@ from jsonbus.core.wire.frames import About
 from jsonbus.transport.base import DATAGRAM_BYTES_MAX, Transport
 from jsonbus.transport.multicast import open_multicast
 from jsonbus.version import __version__
+
+if TYPE_CHECKING:
+    from jsonbus.sealed.keys import KeySource
 
 #: Random bytes in a node's id. 10 make 16 letters and digits; among a million nodes, two have the
 #: same id with a probability of one in two million million.
@@ -35,6 +39,19 @@ DATAGRAM_BYTES_DEFAULT = 1400
 #: they leave and arrive in runs: each has a header to write and to parse. Sockets alone would not
 #: need it: in runs, their floors differ by 4 %.
 LOOPBACK_DATAGRAM_BYTES = 7800
+
+#: What a sealed bus counts, on one that is not: nothing is refused there.
+NOT_SEALED = dict.fromkeys(
+    (
+        "datagrams_open",
+        "datagrams_foreign",
+        "datagrams_forged",
+        "datagrams_replayed",
+        "datagrams_stale",
+        "datagrams_unproven",
+    ),
+    0,
+)
 
 
 def make_node(config: BusConfig, receive_buffer_bytes: int | None = None) -> Node:
@@ -79,26 +96,57 @@ def datagram_bytes(config: BusConfig, transport: Transport) -> tuple[int, int]:
 
     A single message that fits no frame of the network is cut here rather than by IP, which would
     lose all of it with one lost piece and repair none. Loopback loses nothing by cutting nothing.
+    What sealing adds has to fit, too.
     """
+    info = transport.describe()
+    added_bytes = 0 if info.seal is None else info.seal.added_bytes
     if config.datagram_bytes_max is not None:
-        return config.datagram_bytes_max, config.datagram_bytes_max
-    interfaces = transport.describe().interfaces
-    if interfaces and all(each.address.startswith("127.") for each in interfaces):
-        return LOOPBACK_DATAGRAM_BYTES, DATAGRAM_BYTES_MAX
-    return DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES_DEFAULT
+        several = single = config.datagram_bytes_max
+    elif info.interfaces and all(each.address.startswith("127.") for each in info.interfaces):
+        several, single = LOOPBACK_DATAGRAM_BYTES, DATAGRAM_BYTES_MAX
+    else:
+        several = single = DATAGRAM_BYTES_DEFAULT
+    return several - added_bytes, single - added_bytes
 
 
-def open_transport(config: BusConfig) -> Transport:
-    """Join the group that the settings name; raises TransportError."""
-    return open_multicast(
-        config.group, config.port, config.interface, config.ttl, config.receive_buffer_bytes
+def open_transport(config: BusConfig, *, hears_itself: bool = False) -> Transport:
+    """Join the group that the settings name; raises TransportError, ConfigError.
+
+    With `hears_itself`, its own datagrams come back to it.
+    """
+    keys = load_keys(config)  # first: a file that is wrong leaves nothing open
+    transport = open_multicast(
+        config.group,
+        config.port,
+        config.interface,
+        config.ttl,
+        config.receive_buffer_bytes,
+        hears_itself=hears_itself,
     )
+    return transport if keys is None else seal(transport, keys, hears_itself=hears_itself)
+
+
+def load_keys(config: BusConfig) -> KeySource | None:
+    """Return the keys of the bus, None if it has none. Raises ConfigError."""
+    if config.key_file is None:
+        return None
+    from jsonbus.sealed.keys import KeySource  # with cryptography, which an open bus need not have
+
+    return KeySource(config.key_file)
+
+
+def seal(transport: Transport, keys: KeySource, *, hears_itself: bool = False) -> Transport:
+    """Return a transport that seals what it sends by that one, and opens what it receives."""
+    from jsonbus.sealed.transport import SealedTransport
+
+    return SealedTransport(transport, keys, hears_itself=hears_itself)
 
 
 def transport_figures(transport: Transport) -> dict[str, int]:
     """Return the entries of stats() about the transport."""
     info = transport.describe()
     return {
+        **(NOT_SEALED if info.seal is None else info.seal.refused),
         "kernel_drops": transport.kernel_drops(),
         "offload_refusals": transport.offload_refusals,
         "receive_buffer_asked_bytes": info.receive_buffer_asked_bytes,

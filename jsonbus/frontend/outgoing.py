@@ -86,6 +86,8 @@ class BaseOutgoing:
         self._is_failing = False  # the last datagram was refused
         self._is_closed = False
         self._refused = 0
+        seal = loop.transport.describe().seal
+        self._added_bytes = 0 if seal is None else seal.added_bytes
 
     @property
     def figures(self) -> dict[str, int]:
@@ -139,7 +141,8 @@ class BaseOutgoing:
         unsent = self._unsent
         if not self._run and unsent:
             alone = len(unsent) == 1
-            self._run = (unsent[0],) if alone else first_run(unsent, self._throttle.room_bytes)
+            room_bytes = self._throttle.room_bytes
+            self._run = (unsent[0],) if alone else first_run(unsent, room_bytes, self._added_bytes)
         return self._run
 
     def _take_run(self) -> Sequence[bytes]:

@@ -30,6 +30,8 @@ class Throttle:
         self._smallest_buffer = smallest_buffer
         self._pacer = Pacer(rate_limit)
         self._per_datagram, self._per_byte = self._pacer.per_datagram, self._pacer.per_byte
+        if (seal := transport.describe().seal) is not None:
+            self._per_datagram += self._per_byte * seal.added_bytes
         self._left = 0.0  # of the pacer's last answer
         self._is_doubted = False
         self._senders: frozenset[Sender] = frozenset()

@@ -1,7 +1,13 @@
 """The sealed bus: who has no key hears nothing and says nothing.
 
+transport.py    SealedTransport: seals what is sent, opens what is received; reads the keys again
+datagrams.py    the format of sealed datagrams; Sealer
+opener.py       Opener: what is let in; repeats, recordings, clocks that are wrong
+strangers.py    how much work senders that were never met may cause
 keys.py         the keys of a bus, and the file they are in
 derivation.py   keys made from secrets
+
+Between the network and the core: the core sees the same datagrams as on an open bus.
 
 Imported only where a key file is set. The one place that imports `cryptography`: importing this
 package without it raises ConfigError. Calls core/wire and transport/; called by frontend/.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -31,6 +31,19 @@ class Interface:
     has at the time."""
 
 
+class Seal(NamedTuple):
+    """How the datagrams of a transport are sealed."""
+
+    #: The name of the bus, of its key file.
+    bus: str
+    #: The id of the key that seals now.
+    key: str
+    #: What sealing adds to each datagram.
+    added_bytes: int
+    #: Datagrams that were not let in, by cause: entries of stats().
+    refused: Mapping[str, int]
+
+
 class TransportInfo(NamedTuple):
     """The facts of an open transport."""
 
@@ -43,6 +56,8 @@ class TransportInfo(NamedTuple):
     #: How far the queue of this transport's own socket may grow, counted like `queued_bytes`; None
     #: where the system does not report it.
     queue_bytes_max: int | None = None
+    #: None where datagrams travel open.
+    seal: Seal | None = None
 
 
 class Transport(Protocol):

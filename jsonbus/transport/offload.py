@@ -45,12 +45,14 @@ _DISCARD_PORT = 9
 ANCILLARY_BYTES = socket.CMSG_SPACE(_GRO_SIZE.size) if sys.platform != "win32" else 0
 
 
-def first_run(datagrams: Sequence[bytes], bytes_max: float) -> Sequence[bytes]:
+def first_run(
+    datagrams: Sequence[bytes], bytes_max: float, added_bytes: int = 0
+) -> Sequence[bytes]:
     """Return the datagrams at the beginning that make a run, of that size at most; but at least
-    one.
+    one. Each grows by `added_bytes` on its way.
     """
     size = max(1, len(datagrams[0]))
-    count_max = min(SEGMENTS_MAX, int(min(bytes_max, DATAGRAM_BYTES_MAX)) // size)
+    count_max = min(SEGMENTS_MAX, int(min(bytes_max, DATAGRAM_BYTES_MAX)) // (size + added_bytes))
     count = 1
     for datagram in islice(datagrams, 1, max(1, count_max)):
         if len(datagram) > size:

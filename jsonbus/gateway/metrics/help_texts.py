@@ -140,6 +140,12 @@ bus
     datagrams_repeated  datagrams that came twice
     datagrams_outdated  datagrams of a node from before its restart
     datagrams_rejected  datagrams that were malformed
+    datagrams_open  datagrams that were not sealed, on a sealed bus
+    datagrams_foreign  sealed datagrams of other keys than this bus has
+    datagrams_forged  sealed datagrams that were changed, or made by somebody without the key
+    datagrams_replayed  sealed datagrams that came before, such as by another interface
+    datagrams_stale  sealed datagrams of another time: a recording, or a clock that is wrong
+    datagrams_unproven  sealed datagrams not looked at because too many strangers sent some
     fragments_received  parts of large messages received
     kernel_drops  datagrams that the kernel dropped, as they came faster than they were read
     offload_refusals  times that an interface did not take several datagrams at once
