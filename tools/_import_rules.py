@@ -92,7 +92,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.cli.commands.gateway": (*PUBLIC, "jsonbus.cli", "jsonbus.gateway"),
     "jsonbus.cli.commands.bridge": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
     "jsonbus.cli.commands.demo": (*PUBLIC, "jsonbus.cli", "jsonbus.demo"),
-    "jsonbus.cli.commands.keygen": (*PUBLIC, "jsonbus.cli", "jsonbus.sealed"),
+    "jsonbus.cli.keys": (*PUBLIC, "jsonbus.cli", "jsonbus.sealed"),
     "jsonbus.demo": (*PUBLIC, "spark_bridge"),
     "spark_bridge": PUBLIC,
     # The Spark half: it runs where the bus is not installed, and travels by value.

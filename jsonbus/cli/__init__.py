@@ -11,6 +11,7 @@ exit_codes.py  the exit codes
 command.py     the options that every command has, and the log
 commands/      one module per command
 lib/           what several commands use
+keys/          the keys of a sealed bus, beside commands/, which is full
 manual/        help and completion: the command line explains itself
 top/           the screen of `jsonbus top`
 

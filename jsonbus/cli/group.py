@@ -38,6 +38,7 @@ COMMANDS = {
     "ping": "Measure the round trip to every node.",
     "record": "Record messages into a file: JSON lines or MCAP.",
     "replay": "Publish recorded messages, at their times.",
+    "keygen": "Make the keys of a sealed bus, and change them.",
     "gateway": "Let HTTP and TCP clients use the bus, with durable webhooks.",
     "bridge": "Record the bus, and serve it to Spark.",
     "doctor": "Find out why nothing arrives, and what to do.",
@@ -46,13 +47,13 @@ COMMANDS = {
     "help": "Explain a command, all commands, or the options of the bus.",
 }
 
-#: The commands about the command line itself; all others are in commands/.
-IN_MANUAL = ("completion", "help")
+#: The folders of commands that are not in commands/.
+FOLDERS = {"completion": "manual", "help": "manual", "keygen": "keys"}
 
 
 def load_command(name: str) -> click.Command:
     """Import the module of a command and return the command."""
-    folder = "manual" if name in IN_MANUAL else "commands"
+    folder = FOLDERS.get(name, "commands")
     command = importlib.import_module(f"{__package__}.{folder}.{name}").command
     assert isinstance(command, click.Command)
     return command

@@ -126,8 +126,8 @@ class FastReceive:
         peer = self._peers.get(data[_PRESENCE_START_BYTES:end].decode("latin-1"))
         if peer is None or peer.address != sender or not peer.repeats_presence(data):
             return False
-        membership = self._membership
-        if not (self._directory.note_again(peer, now) and membership.try_confirm_again(peer, now)):
+        membership, directory = self._membership, self._directory
+        if not (directory.note_again(peer, data, now) and membership.try_confirm_again(peer, now)):
             return False
         self._counters.datagrams_received += 1
         self._counters.bytes_received += len(data)

@@ -48,6 +48,7 @@ class Peer:
         "agreed_on",
         "answered_at",
         "challenger",
+        "clock_ahead_s",
         "incarnation",
         "heard_since",
         "lost",
@@ -67,6 +68,8 @@ class Peer:
         self.name = header.node
         self.about = ABOUT_UNKNOWN
         self.totals: Totals | None = None
+        #: How far its clock is ahead of this node's, with the time that a datagram takes.
+        self.clock_ahead_s: float | None = None
         # The last presence: its bytes up to the counter, as a format, and from behind the instant.
         self._presence_start = b""
         self._presence_end: bytes | None = None
@@ -200,6 +203,12 @@ class Peer:
             and instant.isdigit()
             and b"1" <= instant <= _INSTANT_MAX
         )
+
+    def presence_sent_us(self, data: bytes) -> int:
+        """Return the instant in a datagram that `repeats_presence`."""
+        assert self._presence_end is not None
+        end = len(data) - len(self._presence_end)
+        return int(data[end - INSTANT_BYTES : end])
 
     def find_again(self, count: int) -> int:
         """Note that `count` missing messages came after all; return how many had been counted

@@ -40,6 +40,9 @@ class NodeInfo:
     totals: Totals | None = None  # its last report; None before the first, and for a plain one
     #: It has too many subscriptions to name: the patterns cover them, and more.
     is_coarse: bool = False
+    #: How far its clock is ahead of this machine's, less the time that a datagram takes; None until
+    #: the node itself was heard, and for this node.
+    clock_ahead_s: float | None = None
 
     @property
     def wants(self) -> tuple[str, ...]:
@@ -178,6 +181,7 @@ class BusView:
             is_plain=entry.is_plain,
             totals=self._totals() if is_self else peer.totals if peer else None,
             is_coarse=entry.is_coarse,
+            clock_ahead_s=peer.clock_ahead_s if peer else None,
         )
 
 

@@ -14,6 +14,7 @@ facts.py           Facts and Finding: plain data, so that judging needs no netwo
 judge.py           facts in, findings out, in the order in which a person would look
 judge_machine.py   findings about interfaces, IGMP, the receive buffer, the surroundings
 judge_traffic.py   findings about what arrived
+judge_seal.py      findings about a sealed bus, and about clocks
 judge_echo.py      findings about the echo
 
 Called by the command `doctor`. Calls the wire format, the transport and the configuration below the

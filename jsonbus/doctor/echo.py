@@ -91,8 +91,15 @@ class Listener:
 class Asker(_Voice):
     """Sends echoes and notes what comes back."""
 
-    def __init__(self, wall_offset_s: float, now: float, rate_limit: float | None = None) -> None:
+    def __init__(
+        self,
+        wall_offset_s: float,
+        now: float,
+        rate_limit: float | None = None,
+        added_bytes: int = 0,
+    ) -> None:
         super().__init__(wall_offset_s, now)
+        self._added_bytes = added_bytes  # to each datagram on its way, by sealing
         self._rate_limit = rate_limit  # bytes per second
         self.sizes: list[int] = []  # of the echoes sent: echo id - 1 -> bytes
         self.listeners: dict[str, Listener] = {}
@@ -112,7 +119,9 @@ class Asker(_Voice):
         self.due_at = now + max(step_s, size / self._rate_limit if self._rate_limit else 0.0)
         self.sizes.append(size)
         self._sent_at.append(now)
-        return encode_echo(*self._head(now), echo_id=len(self.sizes), size_bytes=size)
+        # The sizes that are told are those on the wire.
+        size_bytes = max(SMALL_BYTES, size - self._added_bytes)
+        return encode_echo(*self._head(now), echo_id=len(self.sizes), size_bytes=size_bytes)
 
     def receive(self, frame: EchoedFrame, sender: Address, now: float) -> None:
         """Handle an answer, or the announcement of a listener."""

@@ -18,7 +18,7 @@ from ..transport import offload, platforms
 from ..transport.base import Transport
 from .echo import Asker
 from .echo_figures import figures_of
-from .facts import Facts, JoinFacts, NodeFacts
+from .facts import Facts, JoinFacts, NodeFacts, SealFacts
 from .machine import count_machine_drops, survey_machine
 from .traffic import Bystander, Traffic, receive_from
 
@@ -70,7 +70,9 @@ class Examination:
         self._settings = settings
         self._transport = transport
         now = time.monotonic()
-        self._asker = Asker(time.time() - now, now, rate_limit)
+        seal = transport.describe().seal
+        added_bytes = 0 if seal is None else seal.added_bytes
+        self._asker = Asker(time.time() - now, now, rate_limit, added_bytes)
         self._traffic = Traffic(self._asker.node)
         self._own_addresses = {
             address for each in facts.machine.interfaces for address in each.addresses
@@ -93,6 +95,7 @@ class Examination:
         return replace(
             self._facts,
             joined=self._join_facts(),
+            seal=self._seal_facts(),
             nodes=nodes,
             listeners=tuple(
                 figures_of(self._asker, node, self._own_addresses) for node in self._asker.listeners
@@ -120,6 +123,7 @@ class Examination:
                     address=each.address,
                     is_here=(each.address or "").partition(":")[0] in self._own_addresses,
                     lost=each.lost,
+                    clock_ahead_s=each.clock_ahead_s,
                 )
                 for each in bus.nodes()
                 if not each.is_self
@@ -153,6 +157,12 @@ class Examination:
         except TransportError as error:
             facts = self._traffic.facts
             facts.send_error = facts.send_error or str(error)
+
+    def _seal_facts(self) -> SealFacts | None:
+        seal = self._transport.describe().seal
+        if seal is None:
+            return None
+        return SealFacts(bus=seal.bus, key=seal.key, refused=dict(seal.refused))
 
     def _join_facts(self) -> JoinFacts:
         info = self._transport.describe()

@@ -106,6 +106,19 @@ class NodeFacts:
     address: str | None
     is_here: bool
     lost: int = 0
+    #: How far its clock is ahead of this machine's.
+    clock_ahead_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealFacts:
+    """How the bus is sealed, and what came that was not let in."""
+
+    bus: str
+    #: The id of the key that seals now.
+    key: str
+    #: Datagrams by cause (sealed/opener.py).
+    refused: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +166,8 @@ class Facts:
     refusal: str | None = None
     joined: JoinFacts | None = None
     traffic: TrafficFacts = field(default_factory=TrafficFacts)
+    #: None if everybody may read and write.
+    seal: SealFacts | None = None
     nodes: tuple[NodeFacts, ...] = ()
     listeners: tuple[ListenerFacts, ...] = ()
 

@@ -15,6 +15,7 @@ from .judge_machine import (
     judge_offload,
     judge_surroundings,
 )
+from .judge_seal import judge_clocks, judge_seal
 from .judge_traffic import judge_drops, judge_foreign, judge_loopback, judge_nodes
 
 
@@ -32,6 +33,8 @@ def judge(facts: Facts) -> list[Finding]:
         *judge_drops(facts),
         *judge_foreign(facts),
         *judge_nodes(facts),
+        *judge_seal(facts),
+        *judge_clocks(facts),
     ]
     for listener in facts.listeners:
         findings += judge_listener(listener)

@@ -9,6 +9,7 @@ from .facts import Facts, Finding
 #: The meaning of each cause, in words for people who did not write it.
 _CAUSES = {
     "not_json": "no JSON",
+    "sealed": "sealed, and this bus has no key",
     "not_object": "JSON, but no object",
     "no_topic": "without a topic",
     "no_payload": "without a payload",
@@ -19,6 +20,12 @@ _CAUSES = {
     "too_deep": "nested too deeply",
     "too_large": "too large",
     "unknown_reserved": "of a kind that this version does not know",
+}
+
+#: What to do where it is not a program that is wrong.
+_REMEDIES = {
+    "sealed": "to take part, copy its key file here and name it with --key-file",
+    "unknown_reserved": "a node there is newer: bring all nodes to the same version",
 }
 
 
@@ -72,10 +79,9 @@ def judge_foreign(facts: Facts) -> Iterator[Finding]:
             "foreign",
             f"{_datagrams(rejects.count)} came that no node understands "
             f"({_CAUSES.get(cause, cause)}), the first from {rejects.sender}: {rejects.start}",
-            f"find the program that sends to {facts.group}:{facts.port} there and correct it; "
-            "if it is none of yours, use another --group or --port"
-            if cause != "unknown_reserved"
-            else "a node there is newer: bring all nodes to the same version",
+            _REMEDIES.get(cause)
+            or f"find the program that sends to {facts.group}:{facts.port} there and correct it; "
+            "if it is none of yours, use another --group or --port",
         )
     for address, count in sorted(traffic.elsewhere.items()):
         text = f"{_datagrams(count)} came to port {facts.port} at {address}, not at {facts.group}"

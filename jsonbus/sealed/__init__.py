@@ -5,6 +5,7 @@ datagrams.py    the format of sealed datagrams; Sealer
 opener.py       Opener: what is let in; repeats, recordings, clocks that are wrong
 strangers.py    how much work senders that were never met may cause
 keys.py         the keys of a bus, and the file they are in
+key_file.py     key files made and changed, for `jsonbus keygen`
 derivation.py   keys made from secrets
 
 Between the network and the core: the core sees the same datagrams as on an open bus.

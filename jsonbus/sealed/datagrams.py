@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from jsonbus.core.wire.names import SEALED_START
 from jsonbus.sealed.derivation import derive
 from jsonbus.sealed.keys import Key, KeyRing
 
-MAGIC = b"\xb5"
 VERSION = b"\x01"
 SALT_BYTES = 16
 TAG_BYTES = 16
@@ -108,7 +108,7 @@ class Sealer:
         """Seal with this key from now on; the counter goes on."""
         #: The key in use.
         self.key = key
-        self._head = MAGIC + VERSION + ring.wire_id(key) + self._salt
+        self._head = SEALED_START + VERSION + ring.wire_id(key) + self._salt
         self._encrypt = sending_cipher(ring, key, self._salt).encrypt
 
     def seal(self, data: bytes) -> bytes:

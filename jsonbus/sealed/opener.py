@@ -31,12 +31,11 @@ from typing import NamedTuple
 from cryptography.exceptions import InvalidTag
 
 from jsonbus.core.wire.codec import loads
-from jsonbus.core.wire.names import KEY_SENT_US
+from jsonbus.core.wire.names import KEY_SENT_US, SEALED_START
 from jsonbus.sealed.datagrams import (
     CONTROL,
     HEAD_END,
     KEY_END,
-    MAGIC,
     NONCE_START,
     SALT_END,
     SEAL_BYTES,
@@ -82,7 +81,7 @@ CHALLENGE_S = 10.0
 #: Challenges and answers that may wait for the next datagram.
 REPLIES_MAX = 64
 
-_START = MAGIC + VERSION
+_START = SEALED_START + VERSION
 _NONCE_BYTES = 16
 
 #: nonce, ciphertext and tag, associated data -> what was sealed. Raises InvalidTag.

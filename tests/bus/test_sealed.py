@@ -75,7 +75,7 @@ def test_who_has_no_key_or_another_one_hears_nothing_and_is_counted(open_bus: Op
     assert wait_until(lambda: reader.stats()["datagrams_open"] > 0)
     assert wait_until(lambda: reader.stats()["datagrams_foreign"] > 0)
     assert wait_until(lambda: foreign.stats()["datagrams_foreign"] > 0)
-    assert wait_until(lambda: plain.stats()["rejected_not_json"] > 0)
+    assert wait_until(lambda: plain.stats()["rejected_sealed"] > 0)
     # Each outside hears what it published itself.
     assert [each.get(timeout=30).value for each in outside] == ["forged", "forged"]
     assert [each.pending for each in (*outside, reading)] == [0, 0, 0]

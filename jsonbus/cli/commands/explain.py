@@ -7,7 +7,7 @@ import click
 import jsonbus
 from jsonbus.config import BusSettings
 
-from ..command import BusCommand, wait_until_sure
+from ..command import BusCommand, note, wait_until_sure
 from ..lib.names import TOPIC
 from ..lib.output import Output
 from ..lib.values import printable
@@ -32,6 +32,8 @@ def command(settings: BusSettings, topic: str) -> None:
     with jsonbus.Bus(**settings) as bus:
         wait_until_sure(bus)
         explanation = bus.explain(topic)
+        if bus.sealed is not None:
+            note(f"sealed: the bus {bus.sealed}; only nodes with its keys count")
     if output.is_terminal:
         output.write_line(printable(str(explanation)))
         if explanation.wanted_by:

@@ -17,6 +17,9 @@ from ..lib.output import Cell, Output
 ASK_MAX = 5
 ASK_S = 0.1
 
+#: A clock that differs by this much is shown: the way of a datagram takes far less.
+CLOCK_S = 1.0
+
 #: A table of at least this width shows subscriptions, too.
 WIDE_COLUMNS = 120
 
@@ -37,7 +40,8 @@ def command(settings: BusSettings) -> None:
     master, the version of its software, how long ago it was heard, and how many of its messages
     this command received and lost. A wide terminal also shows what it subscribes to and serves. In
     a pipe there is more, for example channel_port, the TCP port at which it accepts channels, and
-    totals, the node's own counts. The node of this command is left out.
+    totals, the node's own counts. A clock that differs from this machine's by a second or more is
+    below the age. The node of this command is left out.
     """
     output = Output()
     with jsonbus.Bus(**settings) as bus:
@@ -45,6 +49,8 @@ def command(settings: BusSettings) -> None:
         hear_everybody(bus)
         others = sorted(_others(bus), key=lambda each: each.name)
         warn_unless_sure(bus)
+        if bus.sealed is not None:
+            note(f"sealed: the bus {bus.sealed}")
         if not others:
             note(f"nobody else is on {bus.config.group}:{bus.config.port}")
         elif output.is_terminal:
@@ -82,18 +88,22 @@ def hear_everybody(bus: jsonbus.Bus) -> None:
 def _as_dict(info: jsonbus.NodeInfo) -> dict[str, object]:
     facts = dataclasses.asdict(info)
     facts["heard_s_ago"] = round(info.heard_s_ago, 3)
+    if info.clock_ahead_s is not None:
+        facts["clock_ahead_s"] = round(info.clock_ahead_s, 3)
     facts["totals"] = None if info.totals is None else info.totals._asdict()
     return {**facts, "patterns": info.wants, "serves": info.serves}
 
 
 def _row(info: jsonbus.NodeInfo, *, is_wide: bool) -> tuple[Cell, ...]:
     age_s = info.heard_s_ago
+    age = f"{age_s:.1f} s" if age_s < 9.95 else f"{age_s:.0f} s"
+    ahead_s = info.clock_ahead_s or 0.0
     return (
         (info.name, info.node),
         (info.host or "-", info.address or "-"),
         (info.mode, "answers") if info.is_master else info.mode,
         info.version or "-",
-        f"{age_s:.1f} s" if age_s < 9.95 else f"{age_s:.0f} s",
+        age if abs(ahead_s) < CLOCK_S else (age, f"clock {ahead_s:+.0f} s"),
         str(info.received),
         str(info.lost),
         *((", ".join(info.wants) or "-", ", ".join(info.serves) or "-") if is_wide else ()),

@@ -104,6 +104,8 @@ class Directory:
     ) -> bool:
         """Note what a node says of itself; True if that emitted an event."""
         peer.forget_presence()
+        if frame.header is not None:
+            self._note_clock(peer, frame.header.sent_us, now)
         if not isinstance(frame, ListFrame) and frame.totals is not None:
             peer.totals = frame.totals
         if isinstance(frame, PresenceFrame):
@@ -122,10 +124,11 @@ class Directory:
         self._emit(NodeIntroduced(peer.node))
         return True
 
-    def note_again(self, peer: Peer, now: float) -> bool:
+    def note_again(self, peer: Peer, data: bytes, now: float) -> bool:
         """Note that a node says of itself what it said before; False if somebody waits for that."""
         if self._lookups:
             return False
+        self._note_clock(peer, peer.presence_sent_us(data), now)
         peer.introduced_at = now
         return True
 
@@ -144,6 +147,9 @@ class Directory:
                 if peer.node not in entries.tombstones:
                     found.setdefault(peer.node, peer.name)
         return [self._place(node, found[node]) for node in sorted(found)]
+
+    def _note_clock(self, peer: Peer, sent_us: int, now: float) -> None:
+        peer.clock_ahead_s = sent_us / 1_000_000 - (now + self._outbox.wall_offset_s)
 
     def _place(self, node: str, name: str) -> Place:
         if node == self._own.node:

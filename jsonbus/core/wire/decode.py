@@ -28,6 +28,7 @@ from jsonbus.core.wire.names import (
     KEY_SEQUENCE,
     NESTING_LEVELS_MAX,
     RESERVED_PREFIX,
+    SEALED_START,
     TOPICS,
     is_node_id,
 )
@@ -36,6 +37,7 @@ from jsonbus.errors import DatagramError
 # Why a datagram was refused: DatagramError.cause, and the names of the counters.
 CAUSES = (
     "not_json",
+    "sealed",  # encrypted (jsonbus/sealed), and this bus has no key
     "not_object",  # JSON, but not an object
     "no_topic",
     "no_payload",
@@ -70,6 +72,8 @@ def parse(data: bytes) -> Any:
         return codec.loads(data)
     except ValueError as error:
         # orjson's own limit, 1,024 levels; the words around "depth" differ between its releases.
+        if data[:1] == SEALED_START:
+            raise DatagramError("sealed", "this bus has no key file") from None
         cause = "too_deep" if "depth" in str(error) else "not_json"
         raise DatagramError(cause, str(error)) from None
 

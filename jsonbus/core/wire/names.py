@@ -11,6 +11,9 @@ from jsonbus.core.wire.frames import BUCKET_SUM_BITS, BUCKETS, PLAIN_PREFIX
 
 # --- Names ---------------------------------------------------------------------------------------
 
+# How a sealed datagram begins (jsonbus/sealed/datagrams.py), and no JSON text.
+SEALED_START = b"\xb5"
+
 # Topics. No application may publish under the prefix.
 RESERVED_PREFIX = "jsonbus."
 BATCH = "jsonbus.batch"

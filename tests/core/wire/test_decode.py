@@ -38,6 +38,7 @@ BAD_DATAGRAMS = [
     ("not_json", b""),
     ("not_json", b"\x00\x01\x02"),
     ("not_json", b'{"topic":"a","payload":1'),
+    ("sealed", b"\xb5\x01" + bytes(60)),
     ("not_json", b'{"topic":"a","payload":NaN}'),
     ("not_json", b'{"topic":"\xff","payload":1}'),
     ("not_json", '{"topic":"a","payload":1}'.encode("utf-16")),

@@ -68,4 +68,4 @@ def test_of_two_headers_the_last_one_counts() -> None:
 
 
 def test_every_cause_of_refusal_is_named_once() -> None:
-    assert len(set(CAUSES)) == len(CAUSES) == 11
+    assert len(set(CAUSES)) == len(CAUSES) == 12
