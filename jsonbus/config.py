@@ -133,9 +133,7 @@ class BusConfig:
         if self.rate_limit is not None:
             what = f"{_RATE_TEXT}, and at least {_RATE_MIN}"
             _check_number("rate_limit", self.rate_limit, _RATE_MIN, what)
-        if not isinstance(self.key_file, str | os.PathLike | Mapping | None):
-            # It may be a secret, so it is not shown.
-            raise ConfigError("key_file must be the path of a key file, or what such a file holds")
+        _check_key_file(self.key_file)
 
 
 def load(**settings: Unpack[BusSettings]) -> BusConfig:
@@ -310,6 +308,16 @@ def _check_agreement(mode: object, master: object, subs_share_delay: object) -> 
         raise ConfigError(
             f"a share delay has a meaning only in mode delayed, not {mode}: "
             "leave out one of the two"
+        )
+
+
+def _check_key_file(key_file: object) -> None:
+    is_path = isinstance(key_file, str | os.PathLike)
+    is_text = isinstance(key_file, str) and key_file.lstrip().startswith("{")
+    if is_text or not (is_path or isinstance(key_file, Mapping | None)):
+        # It may have a secret, so it is not shown.
+        raise ConfigError(
+            "key_file must be the path of a key file, or the object that such a file holds"
         )
 
 

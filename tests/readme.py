@@ -42,6 +42,7 @@ PAGES = {
         "jsonbus/cli/README.md",
         "jsonbus/core/README.md",
         "jsonbus/gateway/README.md",
+        "jsonbus/sealed/README.md",
         "spark_bridge/README.md",
         "tools/README.md",
     )

@@ -29,17 +29,18 @@ from tests.helpers import find_free_port, need_program
 from tests.readme import PAGES, ROOT, Run, Section, read_sections
 from tests.transport.namespace import in_private_namespace, ip
 
-FRONT, LIBRARY, COMMANDS_PAGE, PROTOCOL, TOOLS = (
+FRONT, LIBRARY, COMMANDS_PAGE, PROTOCOL, SEALED, TOOLS = (
     "README.md",
     "jsonbus/README.md",
     "jsonbus/cli/README.md",
     "jsonbus/core/README.md",
+    "jsonbus/sealed/README.md",
     "tools/README.md",
 )
 #: The pages that are checked here: their sections by title.
 SECTIONS = {
     page: {section.title: section for section in read_sections(PAGES[page])}
-    for page in (FRONT, LIBRARY, COMMANDS_PAGE, PROTOCOL, TOOLS)
+    for page in (FRONT, LIBRARY, COMMANDS_PAGE, PROTOCOL, SEALED, TOOLS)
 }
 RUNNABLE = {
     f"{page}: {section.title}": section
@@ -266,6 +267,7 @@ def test_every_method_told_exists() -> None:
 def test_every_counter_told_exists() -> None:
     text = SECTIONS[LIBRARY]["Guarantees"].text
     text += SECTIONS[COMMANDS_PAGE]["When multicast gives trouble"].text
+    text += SECTIONS[SEALED]["What is protected"].text
     with jsonbus.Bus(port=find_free_port()) as bus:
         figures = bus.stats()
     told = set(re.findall(r"`([a-z]+_[a-z_]+)`", text))

@@ -1,5 +1,7 @@
 """The sealed bus: who has no key hears nothing and says nothing.
 
+README.md says what is protected and what is not, and has the format for other languages.
+
 transport.py    SealedTransport: seals what is sent, opens what is received; reads the keys again
 datagrams.py    the format of sealed datagrams; Sealer
 opener.py       Opener: what is let in; repeats, recordings, clocks that are wrong

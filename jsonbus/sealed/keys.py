@@ -178,7 +178,8 @@ class KeySource:
     """
 
     def __init__(self, key_file: str | os.PathLike[str] | Mapping[str, Any]) -> None:
-        self._path = None if isinstance(key_file, Mapping) else Path(key_file)
+        # Absolute, because a program may change its folder before the file is read again.
+        self._path = None if isinstance(key_file, Mapping) else Path(key_file).absolute()
         self._mark: object = None
         self._complaint = ""
         self.ring: KeyRing

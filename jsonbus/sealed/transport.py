@@ -34,6 +34,7 @@ class SealedTransport:
     def __init__(self, inner: Transport, keys: KeySource, *, hears_itself: bool = False) -> None:
         self._inner = inner
         self._keys = keys
+        self._hears_itself = hears_itself
         self._key = keys.ring.sealing_key(time.time())
         salt = os.urandom(SALT_BYTES)
         self._sealer = Sealer(keys.ring, self._key, salt)
@@ -63,9 +64,11 @@ class SealedTransport:
 
     def receive(self, sock: socket.socket) -> Received | None:
         received = self._inner.receive(sock)
-        if received is None or received[1] in self._inner.own_addresses:
-            return received
+        if received is None:
+            return None
         opener, sender = self._opener, received[1]
+        if sender in self._inner.own_addresses and not self._hears_itself:
+            return (), sender
         if opener.ring is not self._keys.ring:
             opener.renew(self._keys.ring)
         now, wall = time.monotonic(), time.time()

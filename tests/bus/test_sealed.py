@@ -207,7 +207,7 @@ def test_no_secret_is_in_anything_that_a_bus_tells_of_itself(
     assert not shows_secret(caplog.text)
 
 
-@pytest.mark.parametrize("wrong", [5, b"secret", ["a"], True, {"jsonbus-key": 1}])
+@pytest.mark.parametrize("wrong", [5, b"secret", ["a"], True, {"jsonbus-key": 1}, ' {"secret": 1}'])
 def test_what_is_no_key_file_opens_no_bus(wrong: Any) -> None:
     with contextlib.closing(MemoryNetwork().open()) as transport:
         for open_one in (jsonbus.Bus, functools.partial(jsonbus.Bus.over, transport)):

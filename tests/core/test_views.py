@@ -38,6 +38,20 @@ def test_nodes_are_listed_self_first_then_by_name() -> None:
     assert (zoe.mode, zoe.patterns) == ("basic", ("**",))
 
 
+def test_the_clock_of_a_node_is_known_once_it_was_heard_and_followed() -> None:
+    link = Link()
+    a, b = link.add("a"), link.add("b")
+    b.outbox.wall_offset_s += 3600.0
+    link.run(5)
+    me, other = a.view.nodes(link.now)
+    assert me.clock_ahead_s is None
+    assert other.clock_ahead_s == pytest.approx(3600.0, abs=0.1)
+    assert b.view.nodes(link.now)[1].clock_ahead_s == pytest.approx(-3600.0, abs=0.1)
+    b.outbox.wall_offset_s -= 3600.0  # set right, while it has nothing new to say
+    link.run(30)
+    assert a.view.nodes(link.now)[1].clock_ahead_s == pytest.approx(0.0, abs=0.1)
+
+
 def test_nodes_show_masters_and_counts() -> None:
     link = Link()
     a = link.add("a", mode="master")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from jsonbus.doctor.facts import Facts
 from jsonbus.errors import ConfigError
 from tests.doctor.running import listening, sending
 from tests.helpers import find_free_port, wait_until
+from tests.sealed.material import ring, write_ring
 
 GROUP = "239.255.24.16"
 OTHER_GROUP = "239.255.24.17"
@@ -125,6 +127,41 @@ def test_the_echo_with_a_listener_is_measured_in_all_sizes(port: int) -> None:
     assert listener.round_trip_max_ms >= listener.round_trip_median_ms > 0
     assert max(done[-1].sizes) == 65_507
     assert done[-1].address == "127.0.0.1"
+
+
+@pytest.mark.slow
+def test_a_sealed_bus_is_examined_as_a_node_that_has_the_key(
+    port: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JSONBUS_KEY_FILE", str(write_ring(tmp_path / "plant.key", ring())))
+
+    def is_measured(facts: Facts) -> bool:
+        (listener,) = facts.listeners or (None,)
+        return listener is not None and all(each.answered for each in listener.sizes)
+
+    message = b'{"topic":"door","payload":"open"}'
+    with (
+        jsonbus.Bus(name="other", port=port) as bus,
+        listening(port),
+        sending(message, GROUP, port),
+    ):
+        facts = look_until(port, is_measured, duration_s=3.0)
+        assert bus.sealed == "plant"
+    assert (facts.seal is not None) and (facts.seal.bus, facts.seal.key) == ("plant", "k1")
+    assert facts.seal.refused["datagrams_open"] > 0
+    assert facts.traffic.own_heard == facts.traffic.own_sent > 0
+    assert (facts.traffic.rejected, facts.traffic.send_error) == ({}, None)
+    assert [each.name for each in facts.nodes] == ["other"]
+    assert facts.nodes[0].clock_ahead_s == pytest.approx(0.0, abs=1.0)
+    assert max(each.size_bytes for each in facts.listeners[0].sizes) == 65_507
+
+
+@pytest.mark.slow
+def test_a_doctor_without_the_key_tells_that_the_bus_is_sealed(port: int) -> None:
+    with jsonbus.Bus(name="other", port=port, key_file=ring()):
+        facts = look_until(port, lambda facts: facts.traffic.rejected)
+    assert facts.traffic.rejected.keys() == {"sealed"}
+    assert facts.seal is None and facts.nodes == ()
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jsonbus.errors import ConfigError
 from jsonbus.sealed.keys import (
@@ -123,6 +125,24 @@ def test_what_is_no_ring_is_refused_without_telling_a_secret(parsed: Any, reason
         parse_ring(parsed)
     assert reason in str(caught.value)
     assert not shows_secret("".join(traceback.format_exception(caught.value)))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(st.sampled_from(["jsonbus-key", "bus", "keys", "id", "secret", "from"]), json_values)
+def test_whatever_a_field_has_the_file_is_read_or_refused(field: str, value: Any) -> None:
+    parsed = ring({**key(), field: value}) if field in key() else {**ring(), field: value}
+    try:
+        read = parse_ring(parsed)
+    except ConfigError as error:
+        assert not shows_secret(error)
+    else:
+        assert parse_ring(format_ring(read)).bus == read.bus
 
 
 def test_a_key_does_not_show_its_secret() -> None:

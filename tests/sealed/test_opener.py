@@ -6,6 +6,8 @@ import itertools
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jsonbus.sealed.datagrams import (
     SALT_END,
@@ -127,6 +129,17 @@ def test_a_datagram_that_was_cut_is_refused_at_every_length(is_known: bool) -> N
     assert b.open(data + b"\0") is None
     assert sum(b.opener.figures.values()) == len(data) + 1
     assert b.open(data) == a.text()
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_whatever_comes_is_let_in_or_counted(start: bytes, rest: bytes) -> None:
+    a, b = Node(), Node()
+    known = a.seal()
+    b.open(known)
+    for data in (start + rest, known[: len(start)] + rest, known[:SALT_END] + rest):
+        before = sum(b.opener.figures.values())
+        assert b.open(data) is None
+        assert sum(b.opener.figures.values()) == before + 1
 
 
 def test_open_datagrams_are_counted() -> None:
