@@ -55,9 +55,9 @@ from jsonbus.sealed.strangers import StrangerLimit
 #: machines that are set by a network do, and little to play back.
 FRESH_S = 60.0
 
-#: By how much what a stranger says may be older than this opener. Otherwise everything that was said
-#: in the last FRESH_S could be played once more to a node that has just been restarted: a command,
-#: or a node that is gone. Clocks that differ by more cost a challenge when a node starts.
+#: By how much what a stranger says may be older than this opener. Otherwise everything that was
+#: said in the last FRESH_S could be played once more to a node that has just been restarted: a
+#: command, or the list of a node that is gone. Whose clock is further behind is challenged then.
 START_S = 5.0
 
 #: Counters that are told apart below the highest one. A datagram overtakes a few others at most.
