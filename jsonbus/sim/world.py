@@ -335,6 +335,8 @@ class World:
     def heal(self) -> None:
         """End all faults: everybody is awake, all links are whole, nothing is lost."""
         self.note(None, "peace: all links are whole, nothing is lost")
+        if self._sealed is not None:
+            self._sealed.attacker.is_patient = False
         for node in list(self._frozen):
             self.thaw(node)
         self.network.mend_all(self.clock.now)

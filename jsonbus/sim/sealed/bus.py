@@ -61,7 +61,7 @@ class SealedBus:
         self.attacker = Attacker(clock, self.places, self.ring, dice)
 
     def be_patient(self) -> None:
-        """Let the attacker delay what others did not get, for as long as it is fresh."""
+        """Let the attacker delay what others did not get, as long as it is fresh, until peace."""
         self.attacker.is_patient = True
 
     # --- Nodes come and go ---
