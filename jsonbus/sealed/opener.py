@@ -72,7 +72,7 @@ CHECK_S = 1.0
 #: fresh for twice as long, and some more.
 KEPT_S = 2 * FRESH_S + 30.0
 
-#: Senders that are remembered: more than a bus has nodes. A place takes 3 KB, most of it the cipher.
+#: Senders that are remembered: more than a bus has nodes. A place takes 3 KB, mostly its cipher.
 SENDERS_MAX = 10_000
 
 #: How often places are looked through for those that are over.
