@@ -223,7 +223,9 @@ class Attacker:
         """Return whether a node would get it that way, later than from a network."""
         if recorded.data in self._places[node].let_in:
             return False
-        was_there = node.started_at < recorded.at
+        was_there = node.started_at <= recorded.at
+        if was_there and recorded.sender is node:
+            return False  # its own
         seems_younger_s = max(0.0, recorded.sender.ahead_of_s(node))
         is_too_old = recorded.at < node.started_at - CLEARLY_OLD_S - seems_younger_s
         late_s = LATE_S if was_there else NEWCOMER_LATE_S
