@@ -167,6 +167,7 @@ class Opener:
         self.ring = ring
         #: Challenges and answers to be sealed and sent.
         self.replies: deque[bytes] = deque(maxlen=REPLIES_MAX)
+        self._answered: deque[bytes] = deque(maxlen=REPLIES_MAX)  # nonces
         self._own_salt = own_salt
         self._random_bytes = random_bytes
         self._on_stale = on_stale
@@ -322,7 +323,10 @@ class Opener:
     ) -> None:
         control = decode_control(inside)
         if isinstance(control, Challenge):
-            if control.salt == self._own_salt:
+            # Of a stranger, repeats are not noticed: answered again and again, they would push what
+            # this node has to say to others out of `replies`.
+            if control.salt == self._own_salt and control.nonce not in self._answered:
+                self._answered.append(control.nonce)
                 self.replies.append(Answer(control.nonce, wall).encode())
         elif isinstance(control, Answer):
             challenged = self._challenged.get(identity)

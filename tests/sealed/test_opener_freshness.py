@@ -221,6 +221,18 @@ def test_a_clock_never_seems_to_be_less_ahead_because_its_answer_was_delayed() -
     assert b.open(recorded) is None
 
 
+def test_a_challenge_that_is_played_back_is_answered_once() -> None:
+    a, b = Node(ahead_s=1e6), Node()
+    b.open(a.seal())
+    a.open(b.seal())
+    (challenge,) = b.take_replies()
+    for _ in range(REPLIES_MAX):
+        a.open(challenge)
+    own, answer = map(decode_control, a.opener.replies)
+    assert isinstance(own, Challenge)
+    assert isinstance(answer, Answer)
+
+
 def test_an_answer_that_was_recorded_shows_nothing() -> None:
     a, b = Node(ahead_s=1000.0), Node()
     b.open(a.seal())

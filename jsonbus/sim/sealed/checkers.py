@@ -28,7 +28,12 @@ CHECK_S = 1.0
 WINDOW = 1024
 #: Datagrams take a moment.
 SLACK_S = 0.5
-BOUNDS = {"Opener._challenged": 256, "Opener.replies": 64, "StrangerLimit._buckets": 1025}
+BOUNDS = {
+    "Opener._challenged": 256,
+    "Opener._answered": 64,
+    "Opener.replies": 64,
+    "StrangerLimit._buckets": 1025,
+}
 
 _OUTSIDE = ("172.16.255.1", 2416)
 
