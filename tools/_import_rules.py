@@ -87,6 +87,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.recording": PUBLIC,
     "jsonbus.gateway": (*PUBLIC, "jsonbus.survey", "jsonbus.tls"),
     "jsonbus.sim": ("jsonbus.errors", "jsonbus.core"),
+    "jsonbus.sim.sealed": ("jsonbus.errors", "jsonbus.core", "jsonbus.sim", "jsonbus.sealed"),
     # Looks below the bus, at the same network, and joins it like anybody.
     "jsonbus.doctor": (*BUS, "jsonbus"),
     "jsonbus.cli": (*PUBLIC, "jsonbus.survey", "jsonbus.recording"),

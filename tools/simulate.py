@@ -8,6 +8,8 @@
         10,000 random histories, every invariant checked: 2,500 of each mode, in two processes
     python3 tools/simulate.py --seeds 10000 --channels
         the same, and all along nodes open channels to each other
+    python3 tools/simulate.py --seeds 100 --sealed
+        histories of a sealed bus, with an attacker on its network
     python3 tools/simulate.py --seeds 40 --family large
         histories of 50 to 200 nodes, of which whole groups are cut off; --family long: an hour of
         simulated time each, with restarts every few seconds
@@ -103,6 +105,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--family", choices=FAMILIES, help="few nodes, many, or few for an hour (small)"
     )
     parser.add_argument("--channels", action="store_true", help="histories with channels, too")
+    parser.add_argument("--sealed", action="store_true", help="of a sealed bus, with an attacker")
     parser.add_argument("--mass-start", type=int, metavar="N", help="start N nodes within 1 s")
     parser.add_argument("--table", action="store_true", help="the README's table, in Markdown")
     parser.add_argument("--trace", action="store_true", help="print every step of a history")
@@ -116,8 +119,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     if options.family and not has_histories:
         parser.error("--family is for histories: it needs --seeds, --seconds or --shrink")
     options.family = options.family or "small"
-    if options.channels and options.family != "small":
-        parser.error("--channels are for histories of the family small")
+    if (options.channels or options.sealed) and options.family != "small":
+        parser.error("--channels and --sealed are for histories of the family small")
+    if options.channels and options.sealed:
+        parser.error("--channels and --sealed are for different histories")
     if options.mode in ("basic", "mixed") and not has_histories:
         parser.error(f"nobody waits for lists in mode {options.mode}: it is for histories")
     return options
@@ -167,6 +172,7 @@ def _run_histories(options: argparse.Namespace) -> int:
         loss=options.loss,
         has_channels=options.channels,
         family=options.family,
+        is_sealed=options.sealed,
     )
     if options.trace:
         return _trace_histories(batch)
@@ -195,6 +201,7 @@ def _run_shrinker(options: argparse.Namespace) -> int:
         options.loss,
         has_channels=options.channels,
         family=options.family,
+        is_sealed=options.sealed,
     )
     broken = record(plan)
     if broken is None:

@@ -46,6 +46,7 @@ class Batch:
     loss: float | None = None
     has_channels: bool = False
     family: str = "small"
+    is_sealed: bool = False
 
     def plan(self, number: int) -> Plan:
         """Return the plan of the history with that number, from 0."""
@@ -57,6 +58,7 @@ class Batch:
             self.loss,
             has_channels=self.has_channels,
             family=self.family,
+            is_sealed=self.is_sealed,
         )
 
 

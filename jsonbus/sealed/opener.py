@@ -8,7 +8,8 @@ Only a datagram that was verified and let in moves that window.
 **Freshness.** The time inside of a datagram may differ from the clock here by FRESH_S. It is
 checked when nothing else shows that the datagram is new: from a sender never met, from before the
 highest counter, and else once in CHECK_S, because somebody may hold back all that a sender says.
-So a recording that is played back is refused, also by a node that was started after it was made.
+So a recording that is played back is refused, also by a node that was started after it was made:
+from a sender never met, nothing is let in that is older than this opener, by more than START_S.
 
 **Clocks that are wrong.** A sender whose time differs more is challenged: it has to seal a random
 number. From then on, its times are compared with the clock that it had then. Challenge and answer
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -52,6 +54,11 @@ from jsonbus.sealed.strangers import StrangerLimit
 #: By how much the time in a datagram may differ from the clock here: more than the clocks of
 #: machines that are set by a network do, and little to play back.
 FRESH_S = 60.0
+
+#: By how much what a stranger says may be older than this opener. Otherwise everything that was
+#: said in the last FRESH_S could be played once more to a node that has just been restarted: a
+#: command, or the list of a node that is gone. Whose clock is further behind is challenged then.
+START_S = 5.0
 
 #: Counters that are told apart below the highest one. A datagram overtakes a few others at most.
 WINDOW = 1024
@@ -105,6 +112,20 @@ class _Sender:
         self.checks_at = now + CHECK_S
         self.heard_at = now
 
+    def is_fresh(self, ahead_s: float, above: int, now: float, started_at: float) -> bool:
+        """Whether a datagram whose time is ahead by that, with that counter, was sealed lately; if
+        its counter is not the highest one, also not before this opener started.
+        """
+        age_s = self.ahead_s - ahead_s
+        if abs(age_s) <= FRESH_S and (above > 0 or age_s <= now - started_at + START_S):
+            return True
+        # A clock that is set right would cost a challenge. But what was recorded while it was ahead
+        # looks the same when its time has come: only what follows something fresh is let in.
+        if abs(ahead_s) <= FRESH_S and above > 0 and now < self.checks_at + CHALLENGE_S:
+            self.tell_clock(0.0)
+            return True
+        return False
+
     def note(self, above: int, now: float) -> None:
         """Note that a datagram came whose counter is so much above the highest one."""
         if above > 0:
@@ -114,14 +135,15 @@ class _Sender:
             self.seen |= 1 << -above
         self.heard_at = now
 
-    def answered(self, ahead_s: float) -> None:
-        """Note that it is there, with its clock so far ahead.
+    def tell_clock(self, ahead_s: float) -> None:
+        """Note that its clock is so far ahead.
 
-        Nothing from before is let in any more: it was refused as stale, and may be recorded by
-        somebody who waits until it looks fresh.
+        If that is another time than before, nothing from before is let in any more: it was refused
+        as stale, and may be recorded by somebody who waits until it looks fresh.
         """
+        if abs(ahead_s - self.ahead_s) > FRESH_S:
+            self.seen = _WINDOW_MASK
         self.ahead_s = ahead_s
-        self.seen = _WINDOW_MASK
 
 
 class _Challenged(NamedTuple):
@@ -145,6 +167,7 @@ class Opener:
         self.ring = ring
         #: Challenges and answers to be sealed and sent.
         self.replies: deque[bytes] = deque(maxlen=REPLIES_MAX)
+        self._answered: deque[bytes] = deque(maxlen=REPLIES_MAX)  # nonces
         self._own_salt = own_salt
         self._random_bytes = random_bytes
         self._on_stale = on_stale
@@ -153,6 +176,7 @@ class Opener:
         self._challenged: dict[bytes, _Challenged] = {}
         self._limit = StrangerLimit()
         self._sweeps_at = 0.0
+        self._started_at = inf
         self._open = 0
         self._foreign = 0
         self._forged = 0
@@ -207,7 +231,7 @@ class Opener:
             return None
         if above <= 0 or now >= known.checks_at:
             ahead_s = _ahead_s(inside, wall)
-            if min(abs(ahead_s), abs(ahead_s - known.ahead_s)) > FRESH_S:
+            if not known.is_fresh(ahead_s, above, now, self._started_at):
                 self._refuse_stale(data[:SALT_END], known.decrypt, sender[0], ahead_s, now)
                 return None
             known.checks_at = now + CHECK_S
@@ -217,6 +241,7 @@ class Opener:
     def _open_stranger(
         self, data: bytes, sender: tuple[str, int], now: float, wall: float
     ) -> bytes | None:
+        self._started_at = min(self._started_at, now)
         if data[:START_END] != _START:
             self._open += 1
             return None
@@ -249,7 +274,7 @@ class Opener:
             self._take_control(inside, identity, counter, now, wall)
             return None
         ahead_s = _ahead_s(inside, wall)
-        if abs(ahead_s) > FRESH_S:
+        if abs(ahead_s) > FRESH_S or -ahead_s > now - self._started_at + START_S:
             self._refuse_stale(identity, decrypt, sender[0], ahead_s, now)
             return None
         if not self._let_in(identity, _Sender(decrypt, counter, now)):
@@ -299,7 +324,10 @@ class Opener:
     ) -> None:
         control = decode_control(inside)
         if isinstance(control, Challenge):
-            if control.salt == self._own_salt:
+            # Of a stranger, repeats are not noticed: answered again and again, they would push what
+            # this node has to say to others out of `replies`.
+            if control.salt == self._own_salt and control.nonce not in self._answered:
+                self._answered.append(control.nonce)
                 self.replies.append(Answer(control.nonce, wall).encode())
         elif isinstance(control, Answer):
             challenged = self._challenged.get(identity)
@@ -312,7 +340,8 @@ class Opener:
                 known = _Sender(challenged.decrypt, counter, now)
                 if not self._let_in(identity, known):
                     return
-            known.answered(control.wall - wall)
+            # As if it had answered at once: what it says never seems to be younger than it is.
+            known.tell_clock(control.wall - wall + now - challenged.at)
             del self._challenged[identity]
 
 

@@ -19,8 +19,8 @@ purpose has dice of its own (`World.dice`): the network, the ids, every life of 
 random world lives through chaos, is healed, settles, and is probed (history.py says how). It
 returns the world, or raises BrokenInvariantError, which names the promise, the time and the seed.
 There are three families of them: small groups, large ones of which whole groups are cut off, and
-an hour of restarts (plan.py). `tools/simulate.py` runs histories and measurements from the command
-line.
+an hour of restarts (plan.py). Small ones may have channels, or a sealed bus with an attacker.
+`tools/simulate.py` runs histories and measurements from the command line.
 
 **Checkers.** A checker guards one promise. The world calls its hooks with what happens (published,
 sent, delivered, told …) and records the truth (subscriptions, publications, lives); the checker
@@ -61,6 +61,12 @@ compares the two and raises as soon as the promise is broken. A history checks a
       AttemptsEndInTime     an attempt to open a channel ends by its deadline
       RefusalsAreTrue       what an attempt is told is true
       EverythingArrives     what was sent is taken after the faults (armed when it is healed)
+    sealed/checkers.py    sealed datagrams, in histories that have an attacker
+      OnlyTheFreshIsLetIn   what is let in was sealed by a node, lately, and comes once
+      NobodyIsKeptOut       nodes of one key hear each other whatever an attacker does
+      NoncesComeOnce        no key and nonce are used twice
+      OutsidersHearNothing  another key opens nothing, and nothing is in clear
+      OpenersStayBounded    no table of an opener grows with what an attacker sends
 
 The files:
 
@@ -81,8 +87,9 @@ shrink.py        cuts a broken history down to a short scenario
 experiments.py   measurements: late joins, mass starts
 report.py        traces, tallies and tables for people
 channels/        channels between simulated nodes
+sealed/          sealed datagrams, and an attacker
 
-It imports only the core.
+It imports only the core; sealed/ also the sealers and openers of jsonbus/sealed.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from jsonbus.core.routing.matching import matches
 from jsonbus.core.rpc.requests import Request
 from jsonbus.core.wire.frames import FragmentFrame, Frame, ListFrame, MessagesFrame
 from jsonbus.sim.participants import Participant, SimNode
-from jsonbus.sim.records import Flight, Inquiry, Publication, Sink
+from jsonbus.sim.records import Flight, Inquiry, Publication, SealedFlight, Sink
 
 if TYPE_CHECKING:
     from jsonbus.sim.channels.connector import ConnectAttempt
@@ -67,6 +67,12 @@ class Checker:
 
     def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
         """A datagram left its sender."""
+
+    def sealed(self, sender: SimNode, inside: bytes, data: bytes) -> None:
+        """On a sealed bus: `inside` leaves its sender as `data`."""
+
+    def opened(self, receiver: SimNode, flight: SealedFlight, inside: bytes | None) -> None:
+        """On a sealed bus: a datagram came; None: it was not let in."""
 
     def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
         """A node handed messages to its application; from `flight`, or from its own publish."""

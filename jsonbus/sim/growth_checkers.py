@@ -162,8 +162,11 @@ class VersionsAreEarned(GrowthChecker):
                 self.fail(f"{node.name} knows {entry}, newer than {true}")
 
 
-def sizes_of(core: object) -> dict[str, int]:
-    """Return the largest size of every container in the core, by the class and attribute."""
+def sizes_of(core: object, package: str = "jsonbus.core.") -> dict[str, int]:
+    """Return the largest size of every container in the core, by the class and attribute.
+
+    Or in another object, and those of that package that it holds.
+    """
     sizes: dict[str, int] = {}
     seen: set[int] = set()
     waiting: list[object] = [core]
@@ -176,7 +179,7 @@ def sizes_of(core: object) -> dict[str, int]:
                 sizes[name] = max(sizes.get(name, 0), len(value))
                 parts = _parts_of(value)
             for part in parts:
-                if type(part).__module__.startswith("jsonbus.core.") and id(part) not in seen:
+                if type(part).__module__.startswith(package) and id(part) not in seen:
                     seen.add(id(part))
                     waiting.append(part)
     return sizes

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from jsonbus.sim.channels.chaos import ChannelChaos
 from jsonbus.sim.channels.checkers import ChannelPromises
@@ -26,13 +27,19 @@ from jsonbus.sim.chaos import CHAOS
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.list_checkers import settling_s
 from jsonbus.sim.participants import SimNode
-from jsonbus.sim.plan import Plan, draw_settings
+from jsonbus.sim.plan import Plan, draw_sealed_clock, draw_settings
 from jsonbus.sim.promises import Promises
 from jsonbus.sim.script import Padding, Ref, Stage, Step, ref_to
 from jsonbus.sim.world import World
 
+if TYPE_CHECKING:
+    from jsonbus.sim.sealed.attacks import Attacks
+
 QUIET_S = 12.0  # several heartbeats, and Trickle's intervals of 0.5 to 4 s
 CHANNELS_QUIET_S = 25.0  # channels that were cut off have noticed it, and all were closed
+#: After that time, the last recordings of nodes that are gone cannot be played to anybody, and
+#: clocks that differ have been found out.
+SEALED_SETTLING_S = 65.0
 PROBE_S = 1.0
 RETAINED_S = 2.0  # for the news of a subscription, and all repeats of a retained value
 
@@ -43,23 +50,29 @@ class History:
     def __init__(self, plan: Plan, observers: Sequence[Checker] = ()) -> None:
         self.plan = plan
         self._dice = random.Random(f"{plan.world_seed}/chaos")
-        stage = Stage(plan.world_seed, plan.options, promises_of(plan), observers)
+        promises = promises_of(plan)
+        stage = Stage(plan.world_seed, plan.options, promises, observers, is_sealed=plan.is_sealed)
         self.world = stage.world
         self.steps: list[Step] = stage.steps  # taken so far
         self._do = stage.do
         self._channels = ChannelChaos(plan, stage) if plan.has_channels else None
         self._chaos = CHAOS[plan.family](plan, stage, self._dice)
+        self._attacks = _attacks(plan, stage) if plan.is_sealed else None
 
     def run(self) -> World:
         self._populate()
         self._chaos.begin()
         if self._channels is not None:
             self._channels.begin()
+        if self._attacks is not None:
+            self._attacks.begin()
         self.world.clock.run_until(self.plan.chaos_s)
         self._heal()
         if self._channels is not None:
             self._channels.heal()
         self.world.run_for(settling_s(len(self.world.participants)))
+        if self.plan.is_sealed:
+            self.world.run_for(SEALED_SETTLING_S)
         self._do("promises.settled")
         self.world.run_for(QUIET_S if self._channels is None else CHANNELS_QUIET_S)
         self._probe()
@@ -72,6 +85,8 @@ class History:
         for number in range(self.plan.nodes):
             offset = round(self._dice.uniform(0, 1e6), 3)
             wall_s = self._dice.uniform(-1e4, 1e4)
+            if self.plan.is_sealed:
+                wall_s = draw_sealed_clock(self.plan, number)
             # Long names fill a datagram, so that even lists of a few nodes travel in parts.
             is_long = self._dice.random() < 0.3
             node = self._do(
@@ -144,5 +159,16 @@ def promises_of(plan: Plan) -> Promises:
     participants = plan.nodes + plan.plain_peers
     channels = ChannelPromises(is_lossless=plan.options.is_lossless) if plan.has_channels else None
     return Promises(
-        participants, is_calm=plan.is_calm, judges_plain=plan.is_harmless, channels=channels
+        participants,
+        is_calm=plan.is_calm,
+        judges_plain=plan.is_harmless,
+        channels=channels,
+        is_sealed=plan.is_sealed,
+        is_patient=plan.is_patient,
     )
+
+
+def _attacks(plan: Plan, stage: Stage) -> Attacks:
+    from jsonbus.sim.sealed.attacks import Attacks  # with cryptography
+
+    return Attacks(plan, stage)

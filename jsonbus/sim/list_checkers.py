@@ -207,7 +207,8 @@ class NothingIsWasted(Checker):
 
     invariant = "nothing is sent without a subscriber for longer than lease + grace"
 
-    def __init__(self) -> None:
+    def __init__(self, late_s: float = 0.0) -> None:
+        self._late_s = late_s  # by how much somebody may delay what says that it is wanted
         self._goodbyes: set[tuple[Participant, float]] = set()
 
     def watch(self, world: World) -> None:
@@ -231,7 +232,7 @@ class NothingIsWasted(Checker):
                 )
 
     def _is_excused(self, sender: SimNode, topic: str) -> bool:
-        oldest = self.world.clock.now - settling_s(len(self.world.participants))
+        oldest = self.world.clock.now - settling_s(len(self.world.participants)) - self._late_s
         for participant in self.world.participants:
             if isinstance(participant, PlainPeer) and participant.answers:
                 return True

@@ -1,5 +1,7 @@
 """Hands datagrams and timers to the participants, as `loop.py` of sync and aio does for one node.
 
+On a sealed bus, what a node sends is sealed first, and every receiver opens it for itself.
+
 After every call into a participant the loop looks once at its outbox and timer, which is all that a
 call can have changed; after a datagram only if the node says that it needs attention.
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 from jsonbus.core.events import Event
 from jsonbus.core.rpc.requests import Request
@@ -20,9 +23,12 @@ from jsonbus.core.wire.decode import decode
 from jsonbus.core.wire.frames import ListFrame, PresenceFrame
 from jsonbus.sim.checkers import Checker, Observers
 from jsonbus.sim.clock import Clock
-from jsonbus.sim.network import Network
+from jsonbus.sim.network import Arrival, Network
 from jsonbus.sim.participants import Participant, SimNode
-from jsonbus.sim.records import Flight, Sink
+from jsonbus.sim.records import Flight, SealedFlight, Sink
+
+if TYPE_CHECKING:
+    from jsonbus.sim.sealed.bus import SealedBus
 
 
 class Loop:
@@ -30,6 +36,8 @@ class Loop:
 
     #: Called with what a node that looks up others hears of them; set by the world's channels.
     on_news: Callable[[SimNode, list[Event]], None]
+    #: Set by a sealed world.
+    sealed: SealedBus | None = None
 
     def __init__(self, clock: Clock, network: Network, checkers: Sequence[Checker]) -> None:
         self.clock = clock
@@ -94,34 +102,38 @@ class Loop:
         self._drain_events(participant)
         self.settle(participant)
 
+    def inject(self, flight: SealedFlight) -> None:
+        """Let something arrive that no participant sent."""
+        if flight.arrivals:
+            self.clock.call_at(flight.arrivals[0][0], self._land, flight)
+
     def _send(self, sender: Participant, data: bytes) -> None:
         frame = decode(data)  # a node that sends unreadable bytes has a bug: let it raise
         self.tell("sent", sender, frame, data)
-        arrivals = self.network.arrivals(sender.index, self._receivers, self.clock.now)
+        if self.sealed is not None:
+            assert isinstance(sender, SimNode)
+            for sealed in self.sealed.seal(sender, data):
+                self.inject(SealedFlight(sealed, sender.address, sender, self._arrivals(sender)))
+            return
+        arrivals = self._arrivals(sender)
         if arrivals:
             has_messages = not isinstance(frame, PresenceFrame | ListFrame)
             flight = Flight(data, frame, sender.address, has_messages, arrivals)
             self.clock.call_at(arrivals[0][0], self._land, flight)
 
-    def _land(self, flight: Flight) -> None:
+    def _arrivals(self, sender: Participant) -> list[Arrival]:
+        return self.network.arrivals(sender.index, self._receivers, self.clock.now)
+
+    def _land(self, flight: Flight | SealedFlight) -> None:
         """Hand the datagram to the receivers that are next."""
         arrivals = flight.arrivals
         at, index = arrivals[flight.landed]
         while True:
             receiver = self.participants[index]
             if receiver.is_up:
-                if receiver.first_heard_at == inf and receiver.address != flight.address:
-                    receiver.first_heard_at = at
-                receiver.receive(flight, at)
-                if flight.has_messages:
-                    self.fetch(receiver, flight)
-                if self._tells_events or receiver.seeks:
-                    self._drain_events(receiver)
-                if receiver.take_attention():
-                    self.fetch(receiver, flight)  # a list may report that somebody is gone
-                    self.settle(receiver)
-                elif self._tells_passes:
-                    self.tell("passed", receiver)
+                found = flight if isinstance(flight, Flight) else self._open(receiver, flight)
+                if found is not None:
+                    self._hand_over(receiver, found, at)
             flight.landed += 1
             if flight.landed == len(arrivals):
                 return
@@ -129,6 +141,24 @@ class Loop:
             if not self.clock.advance(at):
                 self.clock.call_at(at, self._land, flight)
                 return
+
+    def _open(self, receiver: Participant, flight: SealedFlight) -> Flight | None:
+        assert self.sealed is not None and isinstance(receiver, SimNode)
+        return self.sealed.open(receiver, flight)
+
+    def _hand_over(self, receiver: Participant, flight: Flight, at: float) -> None:
+        if receiver.first_heard_at == inf and receiver.address != flight.address:
+            receiver.first_heard_at = at
+        receiver.receive(flight, at)
+        if flight.has_messages:
+            self.fetch(receiver, flight)
+        if self._tells_events or receiver.seeks:
+            self._drain_events(receiver)
+        if receiver.take_attention():
+            self.fetch(receiver, flight)  # a list may report that somebody is gone
+            self.settle(receiver)
+        elif self._tells_passes:
+            self.tell("passed", receiver)
 
     def _drain_events(self, participant: Participant) -> None:
         if not isinstance(participant, SimNode):

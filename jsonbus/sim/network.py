@@ -41,6 +41,7 @@ class NetworkOptions:
     burst_datagrams: float = 8.0  # how many a bad link loses, on average
     keeps_order: bool = False  # datagrams of one link never overtake each other
     loops_back: bool = False  # the sender hears itself, too, as a multicast socket does
+    is_attacked: bool = False  # somebody repeats and delays what was said
 
     def __post_init__(self) -> None:
         assert 0 <= self.delay_min_s <= self.delay_max_s
@@ -56,7 +57,7 @@ class NetworkOptions:
     @property
     def is_calm(self) -> bool:
         """True if every datagram arrives soon, and once."""
-        return self.is_lossless and not (self.repeat or self.late)
+        return self.is_lossless and not (self.repeat or self.late or self.is_attacked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ class Network:
             tuple[int, int], tuple[float, float]
         ] = {}  # first and last datagram lost
         self._passed_at: dict[tuple[int, int], float] = {}  # of the first datagram after an outage
+        self._shut: set[tuple[int, int]] = set()  # links over which receivers let nothing in
 
     # --- Cut links ---
 
@@ -119,7 +121,7 @@ class Network:
     @property
     def whole_since(self) -> float | None:
         """Since when all links have been open; -inf means always, None that some are closed."""
-        return None if self._cuts else self._whole_since
+        return None if self._cuts or self._shut else self._whole_since
 
     def is_open(self, sender: int, receiver: int) -> bool:
         """Return whether datagrams pass; a node always hears itself."""
@@ -127,7 +129,7 @@ class Network:
 
     def open_since(self, sender: int, receiver: int) -> float | None:
         """Return since when the link has been open; -inf means always, None that it is closed."""
-        if not self.is_open(sender, receiver):
+        if not self.is_open(sender, receiver) or (sender, receiver) in self._shut:
             return None
         return self._opened_at.get((sender, receiver), -inf)
 
@@ -147,6 +149,25 @@ class Network:
         """Return whether the links between them have been open both ways since then."""
         links = (self.open_since(one, other), self.open_since(other, one))
         return all(opened_at is not None and opened_at <= since for opened_at in links)
+
+    # --- Links over which everything arrives, and nothing is let in: see sealed/ ---
+
+    def shut(self, sender: int, receiver: int) -> None:
+        self._shut.add((sender, receiver))
+
+    def unshut(self, sender: int, receiver: int, now: float) -> None:
+        if (sender, receiver) in self._shut:
+            self._shut.remove((sender, receiver))
+            self._opened_at[sender, receiver] = self._whole_since = now
+
+    def forget_shut(self, index: int, now: float) -> None:
+        """Forget those from and to a participant that has ended."""
+        for link in [link for link in self._shut if index in link]:
+            self.unshut(*link, now)
+
+    @property
+    def shut_links(self) -> frozenset[tuple[int, int]]:
+        return frozenset(self._shut)
 
     # --- Sending ---
 

@@ -124,6 +124,11 @@ class SimNode(_Participant):
         self._local_now = now
         return now
 
+    def ahead_of_s(self, other: SimNode) -> float:
+        """Return by how much its wall clock is ahead of another one's."""
+        own, others = (each.wall_offset_s + each.clock_offset_s for each in (self, other))
+        return own - others
+
     def receive(self, flight: Flight, at: float) -> None:
         self.core.receive_frame(flight.frame, flight.address, self.local(at), len(flight.data))
 

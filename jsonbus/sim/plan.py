@@ -24,6 +24,10 @@ LARGE_SHARE = 0.03
 
 LONG_S = 3600.0
 
+# Of a sealed bus: longer than datagrams are fresh, and than places of senders are kept.
+SEALED_S = (20.0, 240.0)
+SEALED_NODES_MAX = 12
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -39,10 +43,16 @@ class Plan:
     command: str  # the command that shows this history again, step by step
     has_channels: bool = False
     family: str = "small"
+    is_sealed: bool = False
 
     @property
     def world_seed(self) -> str:
         return _world_seed(self.seed, self.mode, self.family)
+
+    @property
+    def is_patient(self) -> bool:
+        """True if an attacker delays what others did not get, for as long as it is fresh."""
+        return self.is_sealed and self.seed % 4 == 3
 
     @property
     def is_calm(self) -> bool:
@@ -65,6 +75,7 @@ def draw_plan(
     *,
     has_channels: bool = False,
     family: str = "small",
+    is_sealed: bool = False,
 ) -> Plan:
     """Draw everything that is not given."""
     assert mode in MODES and family in FAMILIES
@@ -75,10 +86,7 @@ def draw_plan(
     drawn_loss = dice.choice((0.01, 0.05, 0.1, 0.2)) if is_lossy else 0.0
     is_large = dice.random() < LARGE_SHARE
     command = f"python3 tools/simulate.py --seeds 1 --seed {seed} --mode {mode}"
-    command += "" if family == "small" else f" --family {family}"
-    command += "" if nodes is None else f" --nodes {nodes}"
-    command += "" if loss is None else f" --loss {loss}"
-    command += " --channels" if has_channels else ""
+    command += _shown_options(nodes, loss, has_channels, family, is_sealed)
     options = NetworkOptions(
         loss=drawn_loss if loss is None else loss,
         repeat=dice.uniform(0, 0.3) if is_disorderly else 0.0,
@@ -86,6 +94,7 @@ def draw_plan(
         keeps_order=weather == "calm" and dice.random() < 0.5,
         loops_back=dice.random() < 0.2,
         # Separate dice: they disturb none of the others.
+        is_attacked=is_sealed,
         bursts=random.Random(f"{purpose}/bursts").choice((0.0, 0.01, 0.05)) if is_lossy else 0,
     )
     # Of the family "small", the order of these draws must stay: its seeds are known.
@@ -101,6 +110,11 @@ def draw_plan(
         nodes = nodes or (LARGE_GROUP if is_large else dice.choice((3, 4, 5, 6, 8, 12)))
         chaos_s = dice.uniform(4, 8) if is_large else dice.uniform(8, 25)
         pauses_s, plain_peers = (0.05, 0.1, 0.3), (0, 0, 0, 1, 2)
+    if is_sealed:
+        nodes = min(nodes, SEALED_NODES_MAX)
+        sealed_dice = random.Random(f"{purpose}/sealed")
+        chaos_s, pauses_s = sealed_dice.uniform(*SEALED_S), (0.2, 0.4, 1.0)
+        plain_peers = (0,)  # they have no key
     return Plan(
         seed=seed,
         mode=mode,
@@ -112,7 +126,19 @@ def draw_plan(
         command=f"{command} --trace",
         has_channels=has_channels,
         family=family,
+        is_sealed=is_sealed,
     )
+
+
+def draw_sealed_clock(plan: Plan, number: int) -> float:
+    """Draw how wrong the clock of the node with that number is: mostly little."""
+    dice = random.Random(f"{plan.world_seed}/clock {number}")
+    if plan.seed % 2 == 0 or dice.random() < 0.7:
+        return dice.uniform(-2, 2)
+    if dice.random() < 0.4:
+        return dice.uniform(-25, 25)
+    # So far behind that it does not change its key meanwhile, for which it would be challenged.
+    return dice.choice((dice.uniform(90, 600), dice.uniform(90, 1e6), dice.uniform(-1e6, -1e3)))
 
 
 def draw_settings(plan: Plan, number: int, dice: random.Random) -> dict[str, Any]:
@@ -130,6 +156,17 @@ def draw_settings(plan: Plan, number: int, dice: random.Random) -> dict[str, Any
     if plan.family == "long":
         settings["receive_buffer_bytes"] = 1 << 20  # for the tables in which others note it
     return settings
+
+
+def _shown_options(
+    nodes: int | None, loss: float | None, has_channels: bool, family: str, is_sealed: bool
+) -> str:
+    """Return the options of the command, after seed and mode, that were given."""
+    shown = "" if family == "small" else f" --family {family}"
+    shown += "" if nodes is None else f" --nodes {nodes}"
+    shown += "" if loss is None else f" --loss {loss}"
+    shown += " --channels" if has_channels else ""
+    return shown + (" --sealed" if is_sealed else "")
 
 
 def _world_seed(seed: int, mode: str, family: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 from jsonbus.sim import (
     checkers,
@@ -21,9 +22,13 @@ from jsonbus.sim.checkers import Checker
 from jsonbus.sim.list_checkers import settling_s
 from jsonbus.sim.records import Publication, Sink
 
+if TYPE_CHECKING:
+    from jsonbus.sim.sealed.checkers import SealedPromises
+
 TOPICS = ("a", "b", "c/1", "c/2", "d/x/y")
 CALM_JOIN_S = 1.0  # several times the longest share delay
 FOUL_JOIN_S = 10.0
+PLAYED_LATE_S = 10.0  # what was said before a node came, and an attacker plays to it
 
 
 class Promises:
@@ -36,8 +41,11 @@ class Promises:
         is_calm: bool,
         judges_plain: bool,
         channels: ChannelPromises | None = None,
+        is_sealed: bool = False,
+        is_patient: bool = False,
     ) -> None:
         self._channels = channels
+        self._sealed = _sealed_promises() if is_sealed else None
         self._withheld = list_checkers.NothingIsWithheld(is_calm=is_calm, judges_plain=judges_plain)
         self._quiet = group_checkers.QuietGroupsAreQuiet()
         self._storms = group_checkers.NobodyStorms()
@@ -49,16 +57,14 @@ class Promises:
         join_s = CALM_JOIN_S if is_calm else FOUL_JOIN_S
         self.checkers: tuple[Checker, ...] = (
             *(channels.checkers if channels else ()),
+            *(self._sealed.checkers if self._sealed else ()),
             checkers.DatagramsAreSound(),
             checkers.DeliveriesAreTrue(),
             checkers.PublishersKeepOrder(),
             checkers.HoldIsBounded(),
             checkers.NothingIsForgotten(),
             checkers.RepliesAreTrue(),
-            list_checkers.VersionsNeverGoBack(),
-            self._withheld,
-            list_checkers.NothingIsWasted(),
-            group_checkers.JoinersAreServed(join_s, settling_s(participants)),
+            *(() if is_patient else self._timely(join_s, settling_s(participants), is_sealed)),
             self._quiet,
             self._storms,
             self._agree,
@@ -69,11 +75,23 @@ class Promises:
             *self._growth,
         )
 
+    def _timely(self, join_s: float, settling_s: float, is_sealed: bool) -> tuple[Checker, ...]:
+        """Return the promises that allow for little more delay than networks cause."""
+        return (
+            list_checkers.VersionsNeverGoBack(),
+            self._withheld,
+            list_checkers.NothingIsWasted(PLAYED_LATE_S if is_sealed else 0.0),
+            group_checkers.JoinersAreServed(join_s, settling_s),
+        )
+
     def inspect(self, topics: Sequence[str] = TOPICS) -> None:
         """Judge what every node would withhold of these topics now, and what it keeps."""
-        self._withheld.inspect(topics)
+        if self._withheld in self.checkers:
+            self._withheld.inspect(topics)
         for checker in self._growth:
             checker.inspect()
+        if self._sealed:
+            self._sealed.inspect()
 
     def peace(self) -> None:
         """The faults end now."""
@@ -84,6 +102,8 @@ class Promises:
 
     def settled(self) -> None:
         """All must agree now, and stay quiet."""
+        if self._sealed:
+            self._sealed.settled()
         self._agree.finished()
         self._quiet.quiet_since = self._quiet.world.clock.now
 
@@ -104,3 +124,9 @@ class Promises:
         """The history is over: judge what took time."""
         for checker in self._agree.world.checkers:
             checker.finished()
+
+
+def _sealed_promises() -> SealedPromises:
+    from jsonbus.sim.sealed.checkers import SealedPromises  # with cryptography
+
+    return SealedPromises()

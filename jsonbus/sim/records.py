@@ -29,6 +29,18 @@ class Flight:
 
 
 @dataclass(slots=True, eq=False)
+class SealedFlight:
+    """A datagram of a sealed bus in transit: each receiver opens it for itself."""
+
+    data: bytes
+    address: tuple[str, int]
+    sender: SimNode | None  # None: the attacker
+    arrivals: list[tuple[float, int]]
+    landed: int = 0
+    opened: Flight | None = None  # what was in it, for the last who opened it
+
+
+@dataclass(slots=True, eq=False)
 class Sink:
     """Collects a node's messages for one or more patterns."""
 

@@ -91,8 +91,10 @@ class Stage:
         options: NetworkOptions,
         promises: Promises,
         more: Sequence[Checker] = (),
+        *,
+        is_sealed: bool = False,
     ) -> None:
-        self.world = World(seed, options, (*more, *promises.checkers))
+        self.world = World(seed, options, (*more, *promises.checkers), is_sealed=is_sealed)
         self.steps: list[Step] = []
         self._names: dict[str, Any] = {"world": self.world, "promises": promises}
 

@@ -75,7 +75,8 @@ class Scenario:
 
     def replay(self) -> Scenario | None:
         """Return what really happened until something broke; None if nothing did."""
-        stage = Stage(self.seed, self.options, promises_of(self.plan))
+        plan = self.plan
+        stage = Stage(self.seed, self.options, promises_of(plan), is_sealed=plan.is_sealed)
         clock = stage.world.clock
         try:
             stage.run(self.steps)
@@ -84,7 +85,7 @@ class Scenario:
             could_happen = not any(step.method == "world.heal" for step in stage.steps) or any(
                 node.is_up for node in answering_nodes(stage.world)
             )
-            if could_happen or self.plan.mode == "basic":
+            if could_happen or plan.mode == "basic":
                 return replace(
                     self,
                     steps=tuple(stage.steps),
@@ -224,12 +225,14 @@ def to_python(scenario: Scenario) -> str:
     judged = f"is_calm={plan.is_calm}, judges_plain={plan.is_harmless}"
     if plan.has_channels:
         judged += f", channels=ChannelPromises(is_lossless={plan.options.is_lossless})"
+    sealed = ", is_sealed=True" if plan.is_sealed else ""
+    patient = ", is_patient=True" if plan.is_patient else ""
     lines = [
         f"def test_history_{plan.seed}_of_mode_{plan.mode}() -> None:",
         *textwrap.wrap(f"Broke: {scenario.story}", 96, **_COMMENT),
-        f"    promises = Promises({plan.nodes + plan.plain_peers}, {judged})",
+        f"    promises = Promises({plan.nodes + plan.plain_peers}, {judged}{sealed}{patient})",
         f"    options = {shown(scenario.options)}",
-        f"    world = World({scenario.seed!r}, options, promises.checkers)",
+        f"    world = World({scenario.seed!r}, options, promises.checkers{sealed})",
     ]
     used = set().union(*(step.refs() for step in scenario.steps))
     now = 0.0

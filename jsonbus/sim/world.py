@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonbus.core.membership.subscription_list import FrozenList
 from jsonbus.core.node import Node
@@ -24,6 +24,9 @@ from jsonbus.sim.loop import Loop
 from jsonbus.sim.network import Cut, Network, NetworkOptions
 from jsonbus.sim.participants import Participant, PlainPeer, SimNode
 from jsonbus.sim.records import Inquiry, Publication, Sink, Wish
+
+if TYPE_CHECKING:
+    from jsonbus.sim.sealed.bus import SealedBus
 
 #: Wishes are kept for this long after they ended: much longer than any node of a checked world may
 #: take them for true. From so many on, those that ended earlier are dropped.
@@ -41,6 +44,8 @@ class World:
         seed: object,
         options: NetworkOptions | None = None,
         checkers: Sequence[Checker] = (),
+        *,
+        is_sealed: bool = False,
     ) -> None:
         self.seed = seed
         self.clock = Clock()
@@ -57,8 +62,24 @@ class World:
         self._frozen: dict[SimNode, tuple[float, Cut, Cut]] = {}
         self._ids = self.dice("ids")
         self.channels = WorldChannels(self._loop, self.dice)
+        self._sealed = self._seal() if is_sealed else None
         for checker in checkers:
             checker.watch(self)
+
+    def _seal(self) -> SealedBus:
+        from jsonbus.sim.sealed.bus import SealedBus  # with cryptography
+
+        loop = self._loop
+        found = SealedBus(loop.clock, loop.network, self.dice, loop.tell)
+        found.attacker.inject = loop.inject
+        loop.sealed = found
+        return found
+
+    @property
+    def sealed(self) -> SealedBus:
+        """Sealers, openers and the attacker of a sealed world."""
+        assert self._sealed is not None
+        return self._sealed
 
     def dice(self, purpose: str) -> random.Random:
         """Return a separate generator for each purpose: drawing for one never disturbs another."""
@@ -101,6 +122,7 @@ class World:
         self, name: str = "", topics: Sequence[str] = (), answers: bool = True
     ) -> PlainPeer:
         """Add a node of the first implementation."""
+        assert self._sealed is None, "plain peers have no key"
         index = len(self.participants)
         peer = PlainPeer(index, name or f"p{index}", topics, self.dice(f"plain {index}"), answers)
         self.participants.append(peer)
@@ -169,6 +191,8 @@ class World:
     def _take_down(self, participant: Participant, *, with_host: bool = False) -> None:
         self._loop.take_down(participant)
         if isinstance(participant, SimNode):
+            if self._sealed is not None:
+                self._sealed.stopped(participant)
             self.channels.stopped(participant, with_host=with_host)
         for wish in self.wishes:
             if wish.participant is participant:
@@ -179,6 +203,8 @@ class World:
         node_id = node_id or "".join(self._ids.choices(_ID_LETTERS, k=12))
         node.boot(node_id, self.dice(f"node {node.index} {self.clock.now}"), self.clock.now)
         self.channels.started(node)
+        if self._sealed is not None:
+            self._sealed.started(node)
 
     # --- What an application does ---
 
@@ -309,6 +335,8 @@ class World:
     def heal(self) -> None:
         """End all faults: everybody is awake, all links are whole, nothing is lost."""
         self.note(None, "peace: all links are whole, nothing is lost")
+        if self._sealed is not None:
+            self._sealed.attacker.is_patient = False
         for node in list(self._frozen):
             self.thaw(node)
         self.network.mend_all(self.clock.now)

@@ -1,5 +1,7 @@
-"""Buses of either front end, each test with both."""
+"""Buses of both front ends, as in the tests of the bus."""
 
-from tests.bus.conftest import open_any
+from __future__ import annotations
 
-__all__ = ["open_any"]
+from tests.bus.conftest import open_any, open_over
+
+__all__ = ["open_any", "open_over"]

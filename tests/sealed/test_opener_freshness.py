@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jsonbus.sealed.datagrams import Answer, Challenge, decode_control
-from jsonbus.sealed.opener import CHALLENGE_S, CHALLENGED_MAX, FRESH_S, KEPT_S, REPLIES_MAX
+from jsonbus.sealed.opener import CHALLENGE_S, CHALLENGED_MAX, FRESH_S, KEPT_S, REPLIES_MAX, START_S
 from tests.sealed.nodes import Node, at, counts
 
 
@@ -52,6 +52,42 @@ def test_a_recording_is_refused_after_its_sender_was_forgotten(ahead_s: float) -
     assert b.open(recorded) is None
 
 
+def test_what_was_said_shortly_before_a_restart_is_refused_after_it() -> None:
+    a, b = Node(), Node()
+    recorded = [a.seal() for _ in range(5)]
+    assert all(b.open(data) for data in recorded)
+    at(START_S + 1, a, b)
+    b.restart_opener()
+    assert b.open(recorded[0]) is None
+    assert b.open(a.seal())
+    assert not any(b.open(data) for data in recorded)  # nor now that the sender is known
+    assert b.opener.figures == counts(stale=6)
+
+
+def test_a_sender_whose_clock_is_a_little_behind_is_heard_by_a_node_that_starts() -> None:
+    a, b = Node(ahead_s=-START_S + 1), Node()
+    assert b.open(a.seal())
+
+
+def test_a_sender_whose_clock_is_behind_by_more_is_challenged_by_a_node_that_starts() -> None:
+    a, b = Node(ahead_s=-START_S - 1), Node()
+    assert b.open(a.seal()) is None
+    exchange_replies(a, b)
+    assert b.open(a.seal())
+    assert b.opener.figures == counts(stale=1)
+
+
+def test_a_challenge_costs_a_sender_whose_clock_is_right_nothing_that_was_overtaken() -> None:
+    a, b = Node(), Node()
+    recorded = a.seal()
+    at(START_S + 1, a, b)
+    assert b.open(recorded) is None
+    overtaken = a.seal()
+    assert b.open(a.seal())
+    exchange_replies(a, b)
+    assert b.open(overtaken)
+
+
 def test_what_was_sent_before_the_first_datagram_that_was_heard_has_to_be_fresh() -> None:
     a, b = Node(), Node()
     kept_back = [a.seal() for _ in range(5)]
@@ -95,6 +131,15 @@ def exchange_replies(*nodes: Node) -> int:
                 for node in nodes:
                     assert node.open(data) is None
     return passed
+
+
+def reply_to(a: Node, b: Node) -> list[bytes]:
+    """Let a hear what b wants to know, and return what it wants to say to that."""
+    for data in b.take_replies():
+        assert a.open(data) is None
+    replies = [*a.opener.replies]
+    a.opener.replies.clear()
+    return replies
 
 
 @pytest.mark.parametrize("ahead_s", [-3e8, -FRESH_S - 5, FRESH_S + 5, 3e8])
@@ -147,6 +192,45 @@ def test_a_recording_of_a_wrong_clock_is_refused_after_the_challenge() -> None:
     assert b.open(recorded) is None
     at(1000, b)  # by now it would be fresh
     assert b.open(recorded) is None
+
+
+def test_what_was_held_back_from_a_clock_that_is_ahead_is_refused_when_its_time_has_come() -> None:
+    a, b = Node(ahead_s=600.0), Node()
+    b.open(a.seal())
+    exchange_replies(a, b)
+    assert b.open(a.seal())
+    held_back = [a.seal() for _ in range(3)]
+    at(598, a, b)
+    assert b.open(held_back[0]) is None  # above all that came
+    assert b.open(a.seal())
+    at(599, b)
+    assert b.open(held_back[1]) is None  # below
+    at(600, b)
+    assert b.open(held_back[2]) is None
+
+
+def test_a_clock_never_seems_to_be_less_ahead_because_its_answer_was_delayed() -> None:
+    a, b = Node(ahead_s=600.0), Node()
+    b.open(a.seal())
+    answers = [a.seal(reply) for reply in reply_to(a, b)]
+    at(CHALLENGE_S - 1, b)
+    for answer in answers:
+        b.open(answer)
+    recorded = a.seal()  # the clock of a stands still in this test: sealed at 0
+    at(FRESH_S + 1, b)
+    assert b.open(recorded) is None
+
+
+def test_a_challenge_that_is_played_back_is_answered_once() -> None:
+    a, b = Node(ahead_s=1e6), Node()
+    b.open(a.seal())
+    a.open(b.seal())
+    (challenge,) = b.take_replies()
+    for _ in range(REPLIES_MAX):
+        a.open(challenge)
+    own, answer = map(decode_control, a.opener.replies)
+    assert isinstance(own, Challenge)
+    assert isinstance(answer, Answer)
 
 
 def test_an_answer_that_was_recorded_shows_nothing() -> None:

@@ -25,11 +25,12 @@ class Defect:
 
 
 class Defects(list[Defect]):
-    """A table of defects, for histories with channels or without."""
+    """A table of defects, for histories with channels or without, or of a sealed bus."""
 
-    def __init__(self, *, has_channels: bool) -> None:
+    def __init__(self, *, has_channels: bool = False, is_sealed: bool = False) -> None:
         super().__init__()
         self._has_channels = has_channels
+        self._is_sealed = is_sealed
 
     def breaks(
         self, promise: type[Checker], seed: int, mode: str, family: str = "small"
@@ -37,7 +38,13 @@ class Defects(list[Defect]):
         """Enter the decorated damage: it breaks that promise in that history."""
 
         def enter(damage: Damage) -> Damage:
-            plan = draw_plan(seed, mode, has_channels=self._has_channels, family=family)
+            plan = draw_plan(
+                seed,
+                mode,
+                has_channels=self._has_channels,
+                family=family,
+                is_sealed=self._is_sealed,
+            )
             self.append(Defect(damage.__name__, damage, promise, plan))
             return damage
 

@@ -12,10 +12,10 @@ import pytest
 from jsonbus.sim import BrokenInvariantError
 from jsonbus.sim.history import History
 from jsonbus.sim.plan import MODES, Plan, draw_plan
-from tests.simulation import channel_defects, defects
+from tests.simulation import channel_defects, defects, sealed_defects
 from tests.simulation.damage import Defect
 
-TABLES = (defects, channel_defects)
+TABLES = (defects, channel_defects, sealed_defects)
 DEFECTS = [defect for table in TABLES for defect in table.DEFECTS]
 
 #: Tried after the history in which the defect was caught before: any change of the core may move
@@ -28,7 +28,13 @@ def histories(defect: Defect) -> Iterator[Plan]:
     yield plan
     for seed in range(SEEDS):
         for mode in MODES:
-            yield draw_plan(seed, mode, has_channels=plan.has_channels, family=plan.family)
+            yield draw_plan(
+                seed,
+                mode,
+                has_channels=plan.has_channels,
+                family=plan.family,
+                is_sealed=plan.is_sealed,
+            )
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
@@ -53,13 +59,13 @@ def test_without_a_defect_the_same_histories_end_well() -> None:
 
 
 def test_every_checker_of_a_history_is_tripped_by_a_defect() -> None:
-    history = History(draw_plan(0, "mixed", has_channels=True))
-    checkers = {type(checker) for checker in history.world.checkers}
+    plans = draw_plan(0, "mixed", has_channels=True), draw_plan(0, "mixed", is_sealed=True)
+    checkers = {type(each) for plan in plans for each in History(plan).world.checkers}
     assert {defect.promise for defect in DEFECTS} == checkers
     assert len({checker.invariant for checker in checkers}) == len(checkers)
 
 
-@pytest.mark.parametrize("table", TABLES, ids=["plain", "channels"])
+@pytest.mark.parametrize("table", TABLES, ids=["plain", "channels", "sealed"])
 def test_the_table_lists_every_defect_under_its_checker(table: ModuleType) -> None:
     assert table.__doc__ is not None
     listed: dict[str, list[str]] = {}

@@ -15,12 +15,21 @@ LARGE_PER_MODE = 6
 LARGE_NODES = 50
 LONG_NODES = 4
 
+#: Of a sealed bus, of which each takes minutes of simulated time.
+SEALED_PER_MODE = 25
+
 
 @pytest.mark.parametrize("first", range(0, SEEDS_PER_MODE, BLOCK))
 @pytest.mark.parametrize("mode", MODES)
 def test_every_history_ends_well(mode: str, first: int) -> None:
     for seed in range(first, first + BLOCK):
         run(draw_plan(seed, mode))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_history_of_a_sealed_bus_ends_well(mode: str) -> None:
+    for seed in range(SEALED_PER_MODE):
+        run(draw_plan(seed, mode, is_sealed=True))
 
 
 @pytest.mark.slow

@@ -77,6 +77,24 @@ def test_histories_with_channels_show_them_in_their_trace(
     assert "= <end of n0" in printed and "= <call of n0" in printed
 
 
+def test_histories_of_a_sealed_bus_name_the_option_that_repeats_them(
+    simulate: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["--seeds", "1", "--nodes", "3", "--mode", "delayed", "--sealed"]
+    assert simulate.main([*arguments, "--jobs", "1"]) == 0
+    assert "1 history (delayed), no invariant broken" in capsys.readouterr().out
+    assert simulate.main([*arguments, "--trace"]) == 0
+    assert "is_sealed=True" in capsys.readouterr().out
+    monkeypatch.setattr(Node, "publish", lambda node, topic, value, now, **flags: False)
+    assert simulate.main([*arguments, "--jobs", "1"]) == 1
+    command = "--seeds 1 --seed 0 --mode delayed --nodes 3 --sealed --trace"
+    assert f"repeat: python3 tools/simulate.py {command}" in capsys.readouterr().out
+    shrink = ["--shrink", "--seed", "0", "--seconds", "5", *arguments[2:]]
+    assert simulate.main(shrink) == 1
+    scenario = capsys.readouterr().out
+    assert "promises.checkers, is_sealed=True)" in scenario
+
+
 def test_a_run_goes_on_after_broken_histories_and_names_the_commands_that_repeat_them(
     simulate: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,6 +155,26 @@ MEASURES: dict[str, Measure] = {
             "jsonbus-1400": Target(0.8, is_at_least=True),
         },
     ),
+    "sealed": Measure(
+        "CPU per message, 74-byte values, flood, sealed beside open",
+        "µs",
+        ("jsonbus",),
+        target=Target(1.15),
+    ),
+    "sealed-p50": Measure(
+        "one way at 1,000 messages/s, median, sealed beside open",
+        "µs",
+        ("jsonbus",),
+        target=Target(1.1),
+    ),
+    "sealed-p99": Measure(
+        "one way at 1,000 messages/s, 99th percentile, sealed beside open", "µs", ("jsonbus",)
+    ),
+    "forged": Measure(
+        "CPU per forged datagram of 200 and of 1,400 bytes, beyond receiving it",
+        "µs",
+        target=Target(3.0, is_ratio=False),
+    ),
     "losses": Measure(
         "losses that nobody counted, jsonbus", "messages", target=Target(0.0, is_ratio=False)
     ),
@@ -206,6 +226,7 @@ _LAN_TARGETS: dict[str, tuple[tuple[str, ...], dict[str, Target]]] = {
 NETWORKED = (
     *("flood", "fanout", "reliable", "large-1k", "large-16k", "large-1m"),
     *("latency-p50", "latency-p99", "calm", "calls", "unwanted", "rate"),
+    *("sealed", "sealed-p50", "sealed-p99"),
 )
 
 

@@ -4,6 +4,7 @@ command.py           the options, the order of the workloads, the report
 floods.py            throughput, fan-out, large values; the highest rate without loss
 calm.py              a low rate: delays, CPU, waits and system calls per message
 alone.py             one side at a time: suppressed publishes, start, unwanted messages, memory
+sealed.py            a sealed bus beside an open one, and what forgeries cost it
 growth.py            cost by number of topics and of nodes
 growth_node.py       cost by number of subscriptions, and of buses in one process
 idle.py              cost of nodes that do nothing, by their number

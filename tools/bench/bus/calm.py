@@ -40,7 +40,7 @@ def measure_latency(arena: Arena, plan: Plan) -> Iterator[Sample]:
     def measure(system: str) -> Iterable[Sample]:
         with Run(arena, system, has_stamps=True) as run:
             run.probe()
-            yield from _take_delays("latency", system, run, plan.latency_messages)
+            yield from take_delays("latency", system, run, plan.latency_messages)
 
     yield from interleave("latency", (*SYSTEMS, *plan.peers), plan, measure)
 
@@ -53,7 +53,7 @@ def measure_busy(arena: Arena, plan: Plan) -> Iterator[Sample]:
         busy = {"has_stamps": True, "is_busy": True, "switch_interval_s": interval_s}
         with Run(arena, system, **busy) as run:
             run.probe()
-            yield from list(_take_delays("busy", case, run, plan.latency_messages))[:2]
+            yield from list(take_delays("busy", case, run, plan.latency_messages))[:2]
 
     yield from interleave("busy", tuple(BUSY_CASES), plan, measure)
 
@@ -84,7 +84,7 @@ def measure_calls(arena: Arena, plan: Plan) -> Iterator[Sample]:
     yield from interleave("calls", (*SYSTEMS, *plan.peers), plan, measure)
 
 
-def _take_delays(measure: str, row: str, run: Run, count: int) -> Iterator[Sample]:
+def take_delays(measure: str, row: str, run: Run, count: int) -> Iterator[Sample]:
     _tick(run, WARM_UP)
     switches = _count_switches(run.subscribers[0].pid)
     published, report = _tick(run, count)

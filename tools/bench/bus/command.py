@@ -6,6 +6,7 @@
     python3 -m tools.bench bus --network veth        between hosts of its own; needs root
     python3 -m tools.bench bus --network veth,lo --chart tools/pictures/bench.png
                                                      the tables and the picture of the READMEs
+    python3 -m tools.bench bus --only sealed,forged  sealed beside open; what forgeries cost
     python3 -m tools.bench bus --only memory --memory 10
                                                      memory over ten million messages
     python3 -m tools.bench bus --python /path/to/python --json bench.json --chart bench.png
@@ -53,6 +54,7 @@ from tools.bench.bus.growth_node import measure_node
 from tools.bench.bus.overview import make_overview
 from tools.bench.bus.peers import MODULES
 from tools.bench.bus.peers import find_obstacle as find_peer_obstacle
+from tools.bench.bus.sealed import measure_forged, measure_sealed
 from tools.bench.measures import LAN, MEASURES, Sample
 from tools.bench.network import NETWORKS
 from tools.bench.report import make_parser, make_report, make_rows, parse, run_parts, write_json
@@ -72,6 +74,7 @@ NETWORKED: dict[str, Workload] = {
     "calls": measure_calls,
     "unwanted": measure_unwanted,
     "rate": measure_rate,
+    "sealed": measure_sealed,
 }
 WORKLOADS: dict[str, Workload] = {
     **NETWORKED,
@@ -82,6 +85,7 @@ WORKLOADS: dict[str, Workload] = {
     "memory": measure_memory,
     "growth": measure_growth,
     "node": measure_node,
+    "forged": measure_forged,
 }
 
 

@@ -61,34 +61,34 @@ def batching(arena: Arena) -> tuple[str, ...]:
 
 def measure_flood(arena: Arena, plan: Plan) -> Iterator[Sample]:
     systems = (*batching(arena), *plan.peers)
-    yield from _flood(arena, plan, "flood", systems, 1, SENSOR_BYTES, plan.messages)
+    yield from flood(arena, plan, "flood", systems, 1, SENSOR_BYTES, plan.messages)
 
 
 def measure_reliable(arena: Arena, plan: Plan) -> Iterator[Sample]:
     """On a network that loses nothing: what it costs to be ready for losses."""
     systems = ("jsonbus", RELIABLE)
     count = max(1, plan.messages // 2)
-    yield from _flood(arena, plan, "reliable", systems, 1, SENSOR_BYTES, count)
+    yield from flood(arena, plan, "reliable", systems, 1, SENSOR_BYTES, count)
 
 
 def measure_fanout(arena: Arena, plan: Plan) -> Iterator[Sample]:
     systems = (*batching(arena), *plan.peers)
     count = max(1, plan.messages // 4)
     say(f"fanout: {plan.subscribers} subscribers")
-    yield from _flood(arena, plan, "fanout", systems, plan.subscribers, SENSOR_BYTES, count)
+    yield from flood(arena, plan, "fanout", systems, plan.subscribers, SENSOR_BYTES, count)
 
 
 def measure_large(arena: Arena, plan: Plan) -> Iterator[Sample]:
     count = max(1, plan.messages // 4)
     systems = ("raw", *OURS, *plan.peers)
-    yield from _flood(arena, plan, "large-1k", systems, 1, 1024, count)
+    yield from flood(arena, plan, "large-1k", systems, 1, 1024, count)
     if not arena.network.is_lan:  # there, a floor of one datagram would be cut by IP
-        yield from _flood(arena, plan, "large-16k", systems, 1, 16 * 1024, max(1, count // 5))
+        yield from flood(arena, plan, "large-16k", systems, 1, 16 * 1024, max(1, count // 5))
     sliced = ("raw-slices", "raw-slices-offload", "jsonbus" if arena.network.is_lan else LAN_SIZED)
-    yield from _flood(arena, plan, "large-1m", sliced, 1, 1_000_000, max(1, count // 500))
+    yield from flood(arena, plan, "large-1m", sliced, 1, 1_000_000, max(1, count // 500))
 
 
-def _flood(
+def flood(
     arena: Arena,
     plan: Plan,
     measure_name: str,
@@ -101,17 +101,17 @@ def _flood(
         with Run(arena, system, subscribers=subscribers, value_bytes=value_bytes) as run:
             run.probe()
             run.flood(min(WARM_UP, count))
-            flood = run.flood(count)
+            result = run.flood(count)
             means = run.means()
         extra = {
-            "publisher_us": 1e6 * flood.publisher_cpu_s / flood.sent,
-            "subscriber_us": 1e6 * flood.subscribers_cpu_s / max(1, flood.deliveries),
-            "wall_us": flood.wall_us_per_message,
+            "publisher_us": 1e6 * result.publisher_cpu_s / result.sent,
+            "subscriber_us": 1e6 * result.subscribers_cpu_s / max(1, result.deliveries),
+            "wall_us": result.wall_us_per_message,
             "means": means,
-            "received": flood.deliveries,
-            "sent": flood.sent * subscribers,
+            "received": result.deliveries,
+            "sent": result.sent * subscribers,
         }
-        yield Sample(measure_name, system, flood.cpu_us_per_delivery, extra)
+        yield Sample(measure_name, system, result.cpu_us_per_delivery, extra)
 
     yield from interleave(measure_name, systems, plan, measure)
 

@@ -3,6 +3,7 @@
 jsonbus        datagrams as large as the bus chooses for loopback
 jsonbus-1400   as large as on a LAN, or as the number says
 jsonbus-reliable  as jsonbus, with messages that are sent again to who missed them
+jsonbus-sealed    as jsonbus, on a bus with a key
 """
 
 from __future__ import annotations
@@ -22,6 +23,18 @@ from tools.bench.bus.publish import Publisher, describe_means
 from tools.bench.bus.spec import TOPIC_NOBODY_WANTS, Spec
 
 READY_S = 30.0
+#: Of a sealed bus. Everybody may know this secret.
+KEYS = {
+    "jsonbus-key": 1,
+    "bus": "bench",
+    "keys": [
+        {
+            "id": "k1",
+            "secret": "ZXZlcnlib2R5IG1heSBrbm93IHRoaXMgc2VjcmV0ISE=",
+            "from": "2026-01-01T00:00:00Z",
+        }
+    ],
+}
 _UDP_GRO = 104  # linux/udp.h
 
 
@@ -93,6 +106,8 @@ def bus_settings(spec: Spec) -> Any:
     }
     if spec.system.endswith("-reliable"):
         settings["reliable"] = True
+    if spec.system.endswith("-sealed"):
+        settings["key_file"] = KEYS
     size = spec.system.rpartition("-")[2]
     if size.isdecimal():
         settings["datagram_bytes_max"] = int(size)
