@@ -85,6 +85,11 @@ class Hub:
         """The id of the gateway's node: the origin of its own messages."""
         return self._bus.id
 
+    @property
+    def sealed(self) -> str | None:
+        """The name of the bus, if it is sealed."""
+        return self._bus.sealed
+
     def add_sink(self, take: Take) -> None:
         """Hand all messages that clients want to `take`, in batches and in order.
 

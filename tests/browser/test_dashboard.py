@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.windows import DESKTOP, PHONE, Dashboard, Window
 from tests.end_to_end.processes import Desk
+from tests.sealed.material import ring
 
 TABS = ("Overview", "Topics", "Nodes", "Webhooks", "Publish")
 
@@ -218,6 +221,18 @@ def test_ten_thousand_messages_a_second_leave_the_page_usable(window: Window) ->
             assert not flood.has_ended
     finally:
         flood.end()
+
+
+def test_the_page_of_a_sealed_bus_says_so(browser: Browser, desk: Desk, tmp_path: Path) -> None:
+    keys = tmp_path / "plant.key"
+    keys.touch(0o600)
+    keys.write_text(json.dumps(ring()))
+    dashboard = Dashboard(desk, "--name", "guard", "--key-file", str(keys))
+    with Window(browser, dashboard) as window:
+        page = window.open("/")
+        expect(page.locator(".brand-node")).to_have_text("guard · sealed (plant)")
+        dashboard.stop()
+        window.forgive_lost_connections()
 
 
 def test_a_page_survives_a_restart_of_the_gateway(browser: Browser, desk: Desk) -> None:

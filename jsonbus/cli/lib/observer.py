@@ -67,8 +67,9 @@ class Observer:
 
     @property
     def address(self) -> str:
-        """Group and port of the bus."""
-        return show_address(self.bus.config.group, self.bus.config.port)
+        """Group and port of the bus; the name of one that is sealed."""
+        address = show_address(self.bus.config.group, self.bus.config.port)
+        return address if self.bus.sealed is None else f"{address} (sealed: {self.bus.sealed})"
 
     def nodes(self) -> list[jsonbus.NodeInfo]:
         """Return the nodes, and ask them for their totals, which a later call will contain."""

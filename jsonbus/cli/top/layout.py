@@ -58,7 +58,7 @@ SHARES: how often it sent subscription lists to a late joiner."""
 class Frame(NamedTuple):
     """The texts around the tables."""
 
-    #: Group and port.
+    #: Group and port, and whether it is sealed.
     bus: str
     #: More is seen than what is sent for others.
     is_subscribing: bool

@@ -11,10 +11,16 @@ from jsonbus.survey import NodeView, Picture, TopicView
 VALUE_BYTES_MAX = 4096
 
 
-def picture_to_json(picture: Picture, topics: Iterable[TopicView], at: float) -> dict[str, Any]:
-    """Return one object; `at` is in seconds since 1970, `topics` are in the order wanted."""
+def picture_to_json(
+    picture: Picture, topics: Iterable[TopicView], at: float, sealed: str | None
+) -> dict[str, Any]:
+    """Return one object; `at` is in seconds since 1970, `topics` are in the order wanted.
+
+    `sealed` is the name of a sealed bus.
+    """
     return {
         "at": round(at, 3),
+        "sealed": sealed,
         "overview": {name: _rounded(each) for name, each in picture.overview._asdict().items()},
         "topics": [_topic(each) for each in topics],
         "nodes": [_node(each) for each in picture.nodes],

@@ -102,7 +102,8 @@ class Session:
 
             self._state.look(picture)
             topics: list[TopicView] = self._state.rows
-            self._output.write_result(picture_to_json(picture, topics, time()))
+            found = picture_to_json(picture, topics, time(), observer.bus.sealed)
+            self._output.write_result(found)
         else:
             for line in self._table_lines(observer, picture):
                 self._output.write_line(line)

@@ -61,7 +61,7 @@ class Page:
         client.on_delete(self.close)
         ui.add_css(_STYLE)
         client.title = f"{clean(node)} · jsonbus"
-        self._build_header(node, has_logout)
+        self._build_header(node, hub.sealed, has_logout)
         self._body = ui.element("main").classes("body")
         self._open(self._name)
 
@@ -112,12 +112,13 @@ class Page:
             del makers["webhooks"]  # as with /subscribers
         return makers
 
-    def _build_header(self, node: str, has_logout: bool) -> None:
+    def _build_header(self, node: str, sealed: str | None, has_logout: bool) -> None:
         with ui.element("header").classes("top"):
             with block("brand"):
                 ui.element("span").classes("logo")
                 ui.label("jsonbus").classes("brand-name")
-                ui.label(clean(node)).classes("brand-node")
+                seal = "" if sealed is None else f" · sealed ({sealed})"
+                ui.label(clean(node + seal)).classes("brand-node")
             with ui.tabs().props("no-caps dense outside-arrows mobile-arrows shrink") as self._tabs:
                 for name in self._makers:
                     ui.tab(name, label=name.capitalize())

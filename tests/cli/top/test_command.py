@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import jsonbus
@@ -59,7 +61,8 @@ def test_one_picture_has_topics_nodes_and_totals(
 ) -> None:
     printed = run_beside(run, traffic, "--once", "--duration", "0.5")
     (picture,) = json_lines(printed)
-    assert list(picture) == ["at", "overview", "topics", "nodes"]
+    assert list(picture) == ["at", "sealed", "overview", "topics", "nodes"]
+    assert picture["sealed"] is None
     topics = {each["topic"]: each for each in picture["topics"]}
     assert topics.keys() == {"a/x", "a/large"}
     x = topics["a/x"]
@@ -122,6 +125,16 @@ def test_people_get_tables_without_escape_sequences(
 def test_json_may_be_asked_for_on_a_terminal(run: Run, bus: jsonbus.Bus) -> None:
     result = run("top", "--once", "--json", "--duration", "0.01")
     assert json_lines(result.stdout)[0]["topics"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("terminal")
+def test_a_sealed_bus_is_called_that(run: Run, tmp_path: Path) -> None:
+    keys = str(tmp_path / "plant.key")
+    assert run("keygen", keys, "--bus", "plant").exit_code == 0
+    look = ("top", "--once", "--duration", "0.01", "--key-file", keys)
+    assert "(sealed: plant)" in run(*look).stdout.splitlines()[0]
+    assert json_lines(run(*look, "--json").stdout)[0]["sealed"] == "plant"
 
 
 @pytest.mark.slow
