@@ -89,6 +89,7 @@ class GapFound(Event):
     topic: str
     first: int  # sequence numbers of the topic
     last: int
+    incarnation: int = 0  # of the node, which may have started anew since
 
 
 @dataclass(slots=True)

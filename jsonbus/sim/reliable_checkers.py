@@ -23,6 +23,10 @@ from jsonbus.sim.records import Flight, Publication, Sink
 Stream = tuple[str, int, str]  # node, incarnation, topic
 
 
+def _stream_of(gap: GapFound) -> Stream:
+    return gap.node, gap.incarnation, gap.topic
+
+
 # Of so few losses, five rounds in a row are never all in vain.
 _FAIR_LOSS = 0.05
 
@@ -98,11 +102,8 @@ class ReliableIsExact(Checker):
     def told(self, node: SimNode, event: Event) -> None:
         if isinstance(event, GapFound):
             self._judge_gap(node, event)
-            # A gap does not name the publisher's life: it excuses the topic in all of them.
-            for stream in self._streams:
-                if stream[0] == event.node and stream[2] == event.topic:
-                    key = (node.node_id, node.incarnation, stream)
-                    self._gaps.setdefault(key, []).append((event.first, event.last))
+            key = (node.node_id, node.incarnation, _stream_of(event))
+            self._gaps.setdefault(key, []).append((event.first, event.last))
 
     def _judge_gap(self, node: SimNode, gap: GapFound) -> None:
         """Subscribers get what a publisher sends that is there all along, unless losses are heavy.
@@ -114,11 +115,10 @@ class ReliableIsExact(Checker):
         if options.bursts or options.loss > _FAIR_LOSS or not wishes:
             return
         since = max(self.healed_at, node.thawed_at, min(wish.since for wish in wishes))
+        stream = _stream_of(gap)
         for publisher in self.world.nodes:
-            stream = (publisher.node_id, publisher.incarnation, gap.topic)
-            if publisher.node_id != gap.node or publisher.thawed_at > since:
-                continue
-            if stream not in self._begins:
+            is_its = (publisher.node_id, publisher.incarnation) == stream[:2]
+            if not is_its or publisher.thawed_at > since or stream not in self._begins:
                 continue
             for sequence, number in enumerate(self._streams[stream], self._begins[stream][1]):
                 at = self.world.publications[number].at

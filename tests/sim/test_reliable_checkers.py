@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jsonbus.core import limits
+from jsonbus.core.events import GapFound
 from jsonbus.sim import BrokenInvariantError, NetworkOptions, World
 from jsonbus.sim.participants import SimNode
 from jsonbus.sim.reliable_checkers import (
@@ -63,6 +64,22 @@ def test_what_is_published_while_a_subscriber_stands_still_is_judged(is_honest: 
     else:
         with pytest.raises(BrokenInvariantError, match=r"sequence 2 \(publication 1\)"):
             checker.finished()
+
+
+@pytest.mark.parametrize("is_of_this_life", [True, False])
+def test_a_gap_is_held_against_the_life_of_the_publisher_that_it_names(
+    is_of_this_life: bool,
+) -> None:
+    checker = ReliableIsExact()
+    world, reader, writer = make_pair(checker)
+    publish_reliably(world, writer, 1)
+    incarnation = writer.incarnation if is_of_this_life else writer.incarnation - 1
+    gap = GapFound(writer.node_id, "writer", "a/x", 1, 1, incarnation)
+    if is_of_this_life:
+        with pytest.raises(BrokenInvariantError, match="writer could have repaired"):
+            checker.told(reader, gap)
+    else:
+        checker.told(reader, gap)
 
 
 @pytest.mark.parametrize("order", [[1, 0], [0, 0]])

@@ -381,10 +381,10 @@ class Reliable:
 
     def _settle(self) -> None:
         """Report what streams have given up, and deliver what that released."""
-        for lost in self._streams.take_lost():
-            peer = self._roster.peers.get(lost.node)
-            name = lost.node if peer is None else peer.name
-            self._emit(GapFound(lost.node, name, lost.topic, lost.first, lost.last))
+        for node, incarnation, topic, first, last in self._streams.take_lost():
+            peer = self._roster.peers.get(node)
+            name = node if peer is None else peer.name
+            self._emit(GapFound(node, name, topic, first, last, incarnation))
         if self._streams.ready:
             self._deliver_ready()
 

@@ -202,6 +202,7 @@ def test_what_is_gone_is_told_as_a_gap_and_the_rest_goes_on() -> None:
     assert link.values("s0") == [1, 4]
     (gap,) = link.events_of("s0", GapFound)
     assert (gap.name, gap.topic, gap.first, gap.last) == ("p", "t", 2, 3)
+    assert gap.incarnation == p.settings.incarnation
     assert s.view.stats()["messages_given_up"] == 2
     assert s.view.stats()["messages_lost"] == 2
     assert link.events_of("s0", MessagesLost)
