@@ -49,6 +49,7 @@ LIMITS = {
     "Streams._by_node": "STREAMS_MAX",
     "Streams._gone": "STREAMS_MAX",
     "Streams.by_key": "STREAMS_MAX",
+    "SubscriptionList._former": "PEERS_UNLISTED_MAX",
     "_Sender.done": "FRAGMENTS_DONE_MAX",
 }
 

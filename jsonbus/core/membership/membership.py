@@ -255,7 +255,8 @@ class Membership:
             nodes = min(frame.digest.nodes, LIST_ENTRIES_MAX) if frame.digest is not None else 0
             lease = lease_s(max(len(self.list), nodes))
             for entry, age_s in frame.entries:
-                self._merge(entry, age_s, lease, now)
+                if entry.node == header.node or not self.list.is_outdated(entry):
+                    self._merge(entry, age_s, lease, now)
         if not self._strategy.takes_part:
             if frame.covers is None and not frame.settled:
                 # A joiner should know that this node wants everything.

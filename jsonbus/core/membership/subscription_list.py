@@ -26,6 +26,7 @@ from jsonbus.core.limits import (
     LARGE_ENTRY_PATTERNS,
     LIST_ENTRIES_MAX,
     LIST_PATTERNS_MAX,
+    PEERS_UNLISTED_MAX,
     PLAIN_BYTES_MAX,
     PLAIN_LEASE_S,
     PLAIN_PEERS_MAX,
@@ -82,6 +83,7 @@ class SubscriptionList:
         self.heard: dict[str, float] = {}
         #: Entries of nodes that left or are gone, and since when.
         self.tombstones: dict[str, tuple[Entry, float]] = {}
+        self._former: dict[str, tuple[int, int]] = {}  # versions of nodes that were forgotten
         #: An entry was refused for lack of room: this node cannot be sure of anything.
         self.is_full = False
         self.stand_on(EMPTY, 0.0)
@@ -149,7 +151,21 @@ class SubscriptionList:
 
     def forget_tombstones(self, before: float) -> None:
         for node in [node for node, (_, since) in self.tombstones.items() if since < before]:
-            del self.tombstones[node]
+            entry, _ = self.tombstones.pop(node)
+            self._former.pop(node, None)  # the one that was forgotten last is the last
+            self._former[node] = entry.incarnation, entry.version
+            if len(self._former) > PEERS_UNLISTED_MAX:
+                del self._former[next(iter(self._former))]
+
+    def is_outdated(self, entry: Entry) -> bool:
+        """Whether a newer version of this unknown node was known, and is forgotten.
+
+        So says who was cut off from it and hears it again, before the node's own word has come.
+        """
+        former = self._former.get(entry.node)
+        if former is None or self.get(entry.node) is not None:
+            return False
+        return (entry.incarnation, entry.version) < former
 
     def merge(self, entry: Entry, age_s: float, now: float, lease_s: float) -> int:
         """Take over a newer entry. Returns STALE, SAME or CHANGED.

@@ -172,6 +172,36 @@ def test_old_list_does_not_bring_back_who_left() -> None:
     assert [info.name for info in a.view.nodes(link.now)] == ["a", "c"]
 
 
+@pytest.mark.parametrize("is_own_word", [False, True])
+def test_an_older_version_of_a_node_that_was_forgotten_comes_back_by_its_own_word_only(
+    is_own_word: bool,
+) -> None:
+    link = Link()
+    a, b, c = link.add("a"), link.add("b"), link.add("c")
+    link.run(5)
+    old = b.own_entry()
+    link.subscribe(b, "t")
+    link.run(2)
+    link.cut_off(b)  # alive, but far away for longer than anybody remembers
+    link.run(30)
+    link.remove(b)
+    speaker = b if is_own_word else c
+    share = forge(
+        encode_list,
+        node=speaker.settings.node,
+        incarnation=speaker.settings.incarnation,
+        counter=500,
+        entries=[(old, 0.1)],
+        digest=None,
+        sums=None,
+        covers=None,
+        settled=True,
+    )
+    a.receive_datagram(share, ("10.0.0.3", 2416), link.now)
+    found = [info.name for info in a.view.nodes(link.now)]
+    assert found == (["a", "b", "c"] if is_own_word else ["a", "c"])
+
+
 def test_lost_goodbye_is_found_out_by_the_digest() -> None:
     link = Link()
     a, b, c = link.add("a"), link.add("b"), link.add("c")

@@ -8,6 +8,7 @@ import pytest
 
 from jsonbus.core.limits import (
     LIST_ENTRIES_MAX,
+    PEERS_UNLISTED_MAX,
     TOMBSTONES_MAX,
     WHOLE_LIST_NODES,
 )
@@ -195,6 +196,20 @@ def test_tombstones_are_forgotten_when_they_are_old() -> None:
     assert "x" in known.tombstones
     known.forget_tombstones(before=NOW + 0.1)
     assert "x" not in known.tombstones
+
+
+def test_versions_of_forgotten_nodes_are_remembered_of_the_last_ones() -> None:
+    known = make_list()
+    for number in range(PEERS_UNLISTED_MAX + 1):
+        known.bury(Entry(f"n{number}", 1, 3, gone=True), NOW)
+    known.forget_tombstones(before=NOW + 0.1)
+    last = f"n{PEERS_UNLISTED_MAX}"
+    assert known.is_outdated(Entry(last, 1, 2))
+    assert not known.is_outdated(Entry(last, 1, 3))
+    assert not known.is_outdated(Entry(last, 2, 1))
+    assert not known.is_outdated(Entry("n0", 1, 2))
+    known.put(Entry(last, 1, 4), NOW)
+    assert not known.is_outdated(Entry(last, 1, 2))  # merging tells
 
 
 def test_tombstone_ages_on_its_way_from_list_to_list() -> None:
