@@ -54,7 +54,7 @@ def test_the_overview_counts_and_its_chart_moves(window: Window) -> None:
 def test_a_publish_from_the_page_arrives_and_is_told_of(window: Window) -> None:
     with window.dashboard.bus("reader") as reader:
         subscription = reader.subscribe("page/**")
-        page = window.open("/?tab=publish")
+        page = window.open_live("/?tab=publish")
         page.get_by_label("Topic").fill("page/valve")
         value = page.get_by_label("Value, as JSON")
         value.fill('{"open": tru')
@@ -78,7 +78,7 @@ def test_a_publish_from_the_page_arrives_and_is_told_of(window: Window) -> None:
 
 
 def test_what_was_typed_into_the_publish_box_is_there_again(window: Window) -> None:
-    page = window.open("/?tab=publish")
+    page = window.open_live("/?tab=publish")
     page.get_by_label("Topic").fill("page/draft")
     page.get_by_label("Value, as JSON").fill('{"half": ')
     page.get_by_role("switch", name="Reliable").click()

@@ -92,6 +92,12 @@ class Window:
         self.page.goto(self.dashboard.url + path)
         return self.page
 
+    def open_live(self, path: str) -> Page:
+        """The same, and the page is connected: what is done in it before that may be lost."""
+        self.open(path)
+        self.page.wait_for_function("window.did_handshake")
+        return self.page
+
     def line(self, text: str) -> Locator:
         """The row of a list with this text."""
         return self.page.locator(".line").filter(has_text=text).first
