@@ -27,7 +27,7 @@ from _setup import ROOT, VENV, say, set_up
 
 #: Folders whose tests run beside the others, each group in a process.
 GROUPS = (
-    ("tests/spark", "tests/spark_bridge", "tests/browser"),
+    ("tests/spark", "tests/spark_bridge", "tests/browser", "tests/bus", "tests/sealed"),
     ("tests/gateway", "tests/netns", "tests/end_to_end"),
 )
 #: The same for `--quick`.
