@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import socket
+from itertools import chain
 
+import jsonbus
 from jsonbus.frontend.limits import LINGER_S
 from jsonbus.frontend.outgoing import BATCH_DATAGRAMS_MAX, FLOOD_MIN, BatchWindow
 from jsonbus.transport import MemoryNetwork
 from jsonbus.transport.offload import first_run, send_run
 from tests.bus.conftest import OpenBus
+from tests.sealed.material import ring
 from tests.sync.test_pacing import listen
 from tests.sync.transports import LosingTransport, RecordingTransport, first_tries
+from tests.transport.listening import opened
+from tests.transport.namespace import add_cable, give_far_end, in_private_namespace
 
 
 def runs_with(transport: RecordingTransport, text: bytes) -> list[int]:
@@ -104,6 +109,36 @@ def test_in_a_flood_a_batch_grows_until_it_takes_the_time_that_messages_may_wait
     window.open(now + 120)
     window.open(now + 180)
     assert window.datagrams == 1
+
+
+@in_private_namespace
+def test_a_sealed_flood_crosses_a_cable_in_runs_and_arrives_whole() -> None:
+    add_cable("one", "10.1.0.1")
+    far_end = give_far_end("one", "10.1.0.2")
+    numbers = range(5000)
+    with (
+        jsonbus.Bus(interface="one", key_file=ring()) as publisher,
+        jsonbus.Bus(interface=far_end, key_file=ring()) as reader,
+        opened(publisher.config.port, far_end, receive_buffer_bytes=1 << 24) as wire,
+    ):
+        reading = reader.subscribe("x", maxsize=10_000)
+        assert publisher.wait_for_subscribers("x", timeout=30)
+        for number in numbers:
+            publisher.publish("x", [number, "y" * (number % 100)], reliable=True)
+        assert [reading.get(timeout=30).value[0] for _ in numbers] == list(numbers)
+        publisher.publish("x", "y" * 100_000, reliable=True)
+        assert reading.get(timeout=30).value == "y" * 100_000
+        came = []
+        while (received := wire.receive(wire.sockets()[0])) is not None:
+            came.append(received[0])
+        stats = publisher.stats()
+    assert stats["offload_refusals"] == stats["datagrams_unsent"] == 0
+    sizes = [len(run) for run in came]
+    assert max(sizes) > 40  # slices of the large value
+    assert sum(1 < size <= BATCH_DATAGRAMS_MAX + 1 for size in sizes) > 5  # of small ones
+    for datagram in chain.from_iterable(came):
+        assert datagram.startswith(b"\xb5\x01")
+        assert len(datagram) <= 1400
 
 
 def test_no_interface_of_this_machine_refuses_runs(open_bus: OpenBus) -> None:

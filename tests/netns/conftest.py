@@ -17,7 +17,14 @@ from tools.lab.shape import Shape
 
 
 class MakeLab(Protocol):
-    def __call__(self, hosts: int = 3, shape: Shape | None = None, *, hub: str = "auto") -> Lab: ...
+    def __call__(
+        self,
+        hosts: int = 3,
+        shape: Shape | None = None,
+        *,
+        hub: str = "auto",
+        is_sealed: bool = False,
+    ) -> Lab: ...
 
 
 @pytest.fixture
@@ -33,18 +40,24 @@ def lab(namespaces: None) -> Iterator[MakeLab]:
     """Makes labs that are gone after the test; pytest shows their output if the test fails."""
     with contextlib.ExitStack() as stack:
 
-        def make(hosts: int = 3, shape: Shape | None = None, *, hub: str = "auto") -> Lab:
-            made = stack.enter_context(Lab(hosts, shape, hub=hub))
+        def make(
+            hosts: int = 3,
+            shape: Shape | None = None,
+            *,
+            hub: str = "auto",
+            is_sealed: bool = False,
+        ) -> Lab:
+            made = stack.enter_context(Lab(hosts, shape, hub=hub, is_sealed=is_sealed))
             stack.callback(lambda: print(made.report()))  # noqa: T201 (for the failing test)
             return made
 
         yield make
 
 
-@pytest.fixture
-def two_networks(lab: MakeLab) -> Iterator[Lab]:
-    """Three hosts: the first on both networks, the second too, the third on the second only."""
-    made = lab(3)
+@pytest.fixture(params=[False, True], ids=["open", "sealed"])
+def two_networks(lab: MakeLab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """Three hosts, each on both networks: `eth0` and `eth1`."""
+    made = lab(3, is_sealed=request.param)
     with Hub("bridge", 1) as second:
         for number, host in enumerate(made.hosts, 1):
             second.connect(host.namespace, f"second{number}", "eth1")

@@ -18,8 +18,12 @@ def run_lab(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
-def test_the_lab_tells_what_its_nodes_see(namespaces: None) -> None:
-    shape = ["--loss", "0.05", "--delay", "1"]
+OPEN_AND_SEALED = pytest.mark.parametrize("kind", [[], ["--sealed"]], ids=["open", "sealed"])
+
+
+@OPEN_AND_SEALED
+def test_the_lab_tells_what_its_nodes_see(namespaces: None, kind: list[str]) -> None:
+    shape = ["--loss", "0.05", "--delay", "1", *kind]
     done = run_lab("--hosts", "2", "--nodes-per-host", "1", "--messages", "20", *shape)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 hosts on a " in done.stdout
@@ -28,9 +32,12 @@ def test_the_lab_tells_what_its_nodes_see(namespaces: None) -> None:
         assert text in done.stdout
 
 
-def test_the_promises_hold_on_real_processes_under_every_fault(namespaces: None) -> None:
+@OPEN_AND_SEALED
+def test_the_promises_hold_on_real_processes_under_every_fault(
+    namespaces: None, kind: list[str]
+) -> None:
     # A short run, and a seed whose few faults are of every kind.
-    done = run_lab("--promises", "--hosts", "8", "--minutes", "0.45", "--seed", "8")
+    done = run_lab("--promises", "--hosts", "8", "--minutes", "0.45", "--seed", "8", *kind)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0  times broken: nothing is withheld" in done.stdout
 

@@ -6,13 +6,18 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from jsonbus.sealed.datagrams import Answer, Sealer
+from jsonbus.sealed.keys import parse_ring
+from tests.sealed.material import ring, write_ring
 from tools.lab.promises import figures
 from tools.lab.promises.plan import SECONDS, Plan
 from tools.lab.promises.record import Calm, Delivery, Gap, Life, Publication, Record, Sighting
-from tools.lab.promises.tap import datagrams_in, facts_of, payload_of
+from tools.lab.promises.tap import facts_of, payload_of
+from tools.lab.promises.unsealing import Unsealing
 
 TOPIC = "lab/0/x"
 LEAVING_AT = 200.0
@@ -180,14 +185,25 @@ def frame(data: bytes, *, port: int = 2416, options: bytes = b"") -> bytes:
     return b"\0" * 12 + b"\x08\x00" + head + segment + data + b"padding"
 
 
-def test_the_tap_finds_the_datagrams_in_a_frame() -> None:
+def test_the_tap_finds_the_datagram_in_a_frame() -> None:
     assert payload_of(frame(b"abc")) == b"abc"
     assert payload_of(frame(b"abc", options=b"\x94\x04\0\0")) == b"abc"  # as IGMP has them
     assert payload_of(frame(b"abc", port=53)) == b""
     assert payload_of(b"\0" * 12 + b"\x08\x06" + b"\0" * 28) == b""  # ARP
-    assert list(datagrams_in(b"\0" * 20)) == []
-    run = '{"topic":"a","payload":"ä"}  {"topic":"b","payload":2} '.encode()
-    assert [each["topic"] for each in datagrams_in(frame(run))] == ["a", "b"]
+    assert payload_of(b"\0" * 20) == b""
+
+
+def test_the_tap_opens_what_is_sealed_whenever_and_however_often_it_comes(tmp_path: Path) -> None:
+    keys = parse_ring(ring())
+    unseal = Unsealing(str(write_ring(tmp_path / "lab.key", ring()))).unseal
+    for salt in (bytes(16), bytes(range(16))):
+        sealer = Sealer(keys, keys.keys[0], salt)
+        sealed = [sealer.seal(b"%d" % number) for number in range(3000)]
+        assert [int(unseal(each)) for each in sealed] == list(range(3000))
+        assert unseal(sealed[0]) == unseal(sealed[0]) == b"0"
+        assert unseal(sealer.seal(Answer(bytes(16), 1.0).encode())) == b""
+    with pytest.raises(AssertionError, match="not sealed with a key"):
+        unseal(b'{"topic":"door","payload":"open"}')
 
 
 @pytest.mark.parametrize(

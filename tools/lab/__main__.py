@@ -54,9 +54,13 @@ def main() -> int:
         return 1
     try:
         shape = Shape(options.loss, options.delay, options.jitter, options.repeat, options.reorder)
-        seed = options.seed
         with Lab(
-            options.hosts or 3, shape, hub=options.hub, seed=seed, python=find_python()
+            options.hosts or 3,
+            shape,
+            hub=options.hub,
+            seed=options.seed,
+            python=find_python(),
+            is_sealed=options.sealed,
         ) as lab:
             return Session(lab, options, shape).run()
     except (LabError, ValueError) as error:
@@ -67,13 +71,16 @@ def main() -> int:
 def keep_promises(hosts: int, options: argparse.Namespace) -> int:
     """Check all promises on so many hosts; return the exit code."""
     seed = options.seed
-    print(f"{hosts} hosts, {options.minutes:g} minutes, {options.rate} messages/s, seed {seed}")
+    kind = "sealed, " if options.sealed else ""
+    pace = f"{options.minutes:g} minutes, {options.rate} messages/s"
+    print(f"{hosts} hosts, {kind}{pace}, seed {seed}")
     began_at = time.monotonic()
 
     def tell(text: str) -> None:
         print(f"{time.monotonic() - began_at:6.1f} s  {text}", flush=True)
 
-    with Lab(hosts, hub="relay", seed=seed, python=find_python()) as lab:
+    python, is_sealed = find_python(), options.sealed
+    with Lab(hosts, hub="relay", seed=seed, python=python, is_sealed=is_sealed) as lab:
         run = Run(lab, seed, options.rate, tell)
         run.go(60 * options.minutes)
         faults = figures.broken(run.record)
@@ -95,7 +102,7 @@ class Session:
         self._started_at = time.monotonic()
 
     def run(self) -> int:
-        hub = f"a {self._lab.hub.kind}"
+        hub = f"a {self._lab.hub.kind}{', sealed' if self._options.sealed else ''}"
         print(f"{len(self._lab.hosts)} hosts on {hub}, {self._shape}, seed {self._options.seed}")
         self._start_nodes()
         is_good = self._meet() and self._publish() and (not self._options.kill or self._kill())
@@ -228,6 +235,7 @@ def _parse_arguments() -> argparse.Namespace:
     add("--kill", action="store_true", help="kill the first node and see who notices")
     add("--promises", action="store_true", help="check all promises, under all faults")
     add("--minutes", type=float, default=5.0, metavar="N", help="with --promises [5]")
+    add("--sealed", action="store_true", help="on a sealed bus, with a key made for it")
     add("--stay", action="store_true", help="keep the hosts for a look around, until Ctrl-C")
     options = parser.parse_args()
     if options.promises and options.hosts == 1:

@@ -27,6 +27,8 @@ class Host:
         self.address = address
         self.namespace = Namespace()
         self.processes: list[Process] = []
+        #: With one, the bus is sealed.
+        self.key_file: str | None = None
         self._python = python
 
     def configure(self) -> None:
@@ -72,10 +74,14 @@ class Host:
     def _start(self, kind: str, *python_arguments: str, is_fed: bool = False) -> Process:
         label = f"{self.name}-{len(self.processes) + 1}-{kind}"
         argv = self.namespace.command(self._python, *python_arguments)
-        process = Process(label, argv, self._environment(), is_fed=is_fed)
+        settings = {**environment(self.key_file), "JSONBUS_INTERFACE": INTERFACE}
+        process = Process(label, argv, settings, is_fed=is_fed)
         self.processes.append(process)
         return process
 
-    def _environment(self) -> dict[str, str]:
-        kept = {key: text for key, text in os.environ.items() if not key.startswith("JSONBUS_")}
-        return {**kept, "PYTHONPATH": str(ROOT), "JSONBUS_INTERFACE": INTERFACE}
+
+def environment(key_file: str | None) -> dict[str, str]:
+    """Return the environment of a process of the lab: this one, without settings of the bus."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("JSONBUS_")}
+    sealed = {} if key_file is None else {"JSONBUS_KEY_FILE": key_file}
+    return {**kept, **sealed, "PYTHONPATH": str(ROOT)}

@@ -20,6 +20,7 @@ round nobody publishes any more, and all subscription lists must become equal.
 plan.py      draws the faults of a run
 record.py    the truth: lives, publications, deliveries, what was seen on the wire
 tap.py       a process in the hub that sees what hosts send
+unsealing.py opens what they send on a sealed bus
 cast.py      the processes: started, fed, stopped, ended, read
 run.py       does what the plan says, and waits for what must come true
 judges.py    one function for each promise

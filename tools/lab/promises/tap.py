@@ -5,18 +5,20 @@
 For each datagram to the group it prints a line of JSON: when it was seen, at which port, its
 sender, its topic, the digest of the sender's list if it tells one, and of each message in it the
 number that its value carries, its topic, and its sequence if it is reliable. It reads the bytes by
-itself, as any program could that knows the wire format, and uses nothing of jsonbus.
+itself, as any program could that knows the wire format, and uses nothing of jsonbus; but with
+JSONBUS_KEY_FILE set, it has to be a sealed bus, and unsealing.py opens all that is sent.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import selectors
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tools.lab.relay import open_port, take_precedence
@@ -29,12 +31,14 @@ _UDP_HEADER_BYTES = 8
 #: The beginning of a message in slices, as the first of them has it.
 _FIRST_SLICE = re.compile(r'\["([^"]+)",\{"number":(\d+)')
 
-_DECODER = json.JSONDecoder()
-
 Message = tuple[int, str, int | None]
+
+#: What a host sent -> the datagram in it; nothing if it has none.
+Unseal = Callable[[bytes], bytes]
 
 
 def main(names: list[str]) -> None:
+    unseal = make_unseal(os.environ.get("JSONBUS_KEY_FILE"))
     with selectors.DefaultSelector() as selector:
         for name in names:
             selector.register(open_port(name, has_header=False), selectors.EVENT_READ, name)
@@ -42,10 +46,18 @@ def main(names: list[str]) -> None:
         while True:
             for key, _ in selector.select():
                 assert isinstance(key.fileobj, socket.socket)
-                take(key.fileobj, key.data)
+                take(key.fileobj, key.data, unseal)
 
 
-def take(port: socket.socket, name: str) -> None:
+def make_unseal(key_file: str | None) -> Unseal:
+    if key_file is None:
+        return bytes
+    from tools.lab.promises.unsealing import Unsealing  # with cryptography
+
+    return Unsealing(key_file).unseal
+
+
+def take(port: socket.socket, name: str, unseal: Unseal) -> None:
     """Print what came to a port."""
     while True:
         try:
@@ -54,23 +66,12 @@ def take(port: socket.socket, name: str) -> None:
             break  # nothing more, or the port is down
         if address[2] == socket.PACKET_OUTGOING:
             continue
-        for datagram in datagrams_in(frame):
-            facts = {"at": time.time(), "port": name, **facts_of(datagram)}
+        payload = payload_of(frame)
+        text = unseal(payload) if payload else b""
+        if text:
+            facts = {"at": time.time(), "port": name, **facts_of(json.loads(text))}
             sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
-
-
-def datagrams_in(frame: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the datagrams to the group's port that a frame carries.
-
-    A virtual cable carries several that leave in one system call as one long frame: their texts
-    follow each other, each a JSON object, with spaces after those that are shorter than others.
-    """
-    text = payload_of(frame).decode()
-    while text := text.lstrip():
-        datagram, end = _DECODER.raw_decode(text)
-        text = text[end:]
-        yield datagram
 
 
 def payload_of(frame: bytes) -> bytes:
