@@ -81,6 +81,15 @@ def test_a_gap_that_counts_wrong_breaks_a_promise(gaps: list[tuple[int, int]], f
     assert fault in told
 
 
+@pytest.mark.parametrize(("count", "is_kept"), [(2, True), (3, False)])
+def test_a_gap_may_count_messages_that_never_reached_the_network(count: int, is_kept: bool) -> None:
+    record = make_record()
+    tell_gap(record, 5, 5)
+    record.publications += [Publication(5 + each, "lab/0/y", "pub1.1", 106.0) for each in range(2)]
+    subscriber_of(record).gaps.append(Gap("p1", "lab/0/y", 1, count))
+    assert (found_in(record) == {}) is is_kept
+
+
 def test_messages_after_the_last_that_came_are_missed_too() -> None:
     record = make_record()
     tell_gap(record, 5, 5)

@@ -113,7 +113,9 @@ class Streams:
     """Which sequence a message has in its publisher's topic, by what was seen on the wire.
 
     A publisher counts from the first message of a topic that it sends to anybody; from there on all
-    count, whether they are sent or not. So one message that was seen tells the place of all.
+    count, whether they are sent or not. So one message that was seen tells the place of all. Of a
+    topic of which none was seen, such as one published while the interface was down, subscribers
+    hear by beats; who published so many is not known then.
     """
 
     def __init__(self, record: Record) -> None:
@@ -131,6 +133,11 @@ class Streams:
             found = record.publication(each.number)
             if found is not None and each.sequence is not None:
                 self._place(record, each, numbers[found.life, found.topic])
+        #: By topic: how many messages a publisher may have counted of which none was seen.
+        self.unseen: dict[str, int] = defaultdict(int)
+        for (_, topic), published in numbers.items():
+            if published[0] not in self.sequences:
+                self.unseen[topic] = max(self.unseen[topic], len(published))
 
     def _place(self, record: Record, seen: Sighting, numbers: list[int]) -> None:
         assert seen.sequence is not None
@@ -153,7 +160,7 @@ def _judge_stream(
     given: dict[int, Delivery],
     gaps: list[Gap],
 ) -> Iterator[str]:
-    last_published, is_alive = streams.lasts.get(key, (0, False))
+    last_published, is_alive = streams.lasts.get(key, (streams.unseen[key[1]], False))
     told: Counter[int] = Counter()
     for gap in gaps:
         if gap.first < 1 or gap.last > last_published:
