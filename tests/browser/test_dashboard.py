@@ -231,8 +231,7 @@ def test_the_page_of_a_sealed_bus_says_so(browser: Browser, desk: Desk, tmp_path
     with Window(browser, dashboard) as window:
         page = window.open("/")
         expect(page.locator(".brand-node")).to_have_text("guard · sealed (plant)")
-        dashboard.stop()
-        window.forgive_lost_connections()
+    dashboard.stop()
 
 
 def test_a_page_survives_a_restart_of_the_gateway(browser: Browser, desk: Desk) -> None:

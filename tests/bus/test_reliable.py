@@ -127,11 +127,14 @@ def test_a_publisher_waits_while_the_history_is_full(
     publisher = open_over(transport, reliable=True)
     assert publisher.wait_for_subscribers("t", timeout=30)
     transport.loses = first_tries(0.1, 1)
-    for number in range(100):
+    for number in range(900):  # on a machine that stands still, there is room again without a wait
         publisher.publish("t", number)
-        assert publisher.stats()["messages_kept_for_repair"] <= 32
-    assert values(subscription, 100) == list(range(100))
-    assert publisher.stats()["reliable_waits"] > 0
+        stats = publisher.stats()
+        assert stats["messages_kept_for_repair"] <= 32
+        if number > 100 and stats["reliable_waits"]:
+            break
+    assert stats["reliable_waits"] > 0
+    assert values(subscription, number + 1) == list(range(number + 1))
 
 
 @pytest.fixture

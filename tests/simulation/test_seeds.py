@@ -16,7 +16,7 @@ LARGE_NODES = 50
 LONG_NODES = 4
 
 #: Of a sealed bus, of which each takes minutes of simulated time.
-SEALED_PER_MODE = 15
+SEALED_PER_MODE = 10
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS_PER_MODE, BLOCK))
